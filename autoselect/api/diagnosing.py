@@ -64,7 +64,9 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
         result.check_directory(Path(settings.output))
     profile = read_target(settings.target)  # an unknown target is told before the work
     signature, calibration = settings.signature, settings.calibration
-    loaded = load_source(settings.model, wishes_of(signature, settings.shapes), calibration=calibration)
+    loaded = load_source(
+        settings.model, wishes_of(signature, settings.shapes, settings.converter_python), calibration=calibration
+    )
     if settings.recipe is None and not loaded.per_channel:
         chosen = replace(chosen, per_channel=False)
     given = load_integer(

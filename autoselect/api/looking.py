@@ -15,6 +15,7 @@ from autoselect.cases.files import CaseFiles
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.preparing import converter
+from autoselect.runs.cache import cache_directory
 from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import NO_WISHES, Shapes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
@@ -24,7 +25,13 @@ _RECURRENT = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN", "BI
 
 
 @explained
-def look(model: Source, *, signature: str | None = None, shapes: Shapes | None = None) -> dict[str, Any]:
+def look(
+    model: Source,
+    *,
+    signature: str | None = None,
+    shapes: Shapes | None = None,
+    converter_python: str | None = None,
+) -> dict[str, Any]:
     """Look at a float model without running it.
 
     Returns:
@@ -34,7 +41,7 @@ def look(model: Source, *, signature: str | None = None, shapes: Shapes | None =
     Raises:
         ModelError: If it cannot be read, or is quantized already.
     """
-    content = float_content(model, wishes_of(signature, shapes))
+    content = float_content(model, wishes_of(signature, shapes, converter_python))
     parsed = fb.parse(content)
     inputs, outputs = reader.input_specs(parsed), in_source_order(reader.output_specs(parsed))
     ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)
@@ -61,11 +68,12 @@ def float_content(model: Source, wishes: Wishes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
-            return load_float(loaded.model, files, pool, wishes=loaded.wishes).content
+            root = cache_directory()
+            return load_float(loaded.model, files, pool, wishes=loaded.wishes, cache_root=root).content
 
 
 def file_content(model: str | Path | bytes, wishes: Wishes = NO_WISHES) -> bytes:
-    """The bytes of a ``.tflite`` file, quantized or not; a Keras file or SavedModel folder is converted first.
+    """The bytes of a ``.tflite`` file, quantized or not; another kind of model is converted first.
 
     Raises:
         ModelError: If it cannot be read.

@@ -46,6 +46,7 @@ def build(
     calibration: Samples | None = None,
     signature: str | None = None,
     shapes: Shapes | None = None,
+    converter_python: str | None = None,
     feedback: Feedback | None = None,
     integer: str | Path | bytes | None = None,
     quantizer: str = "tensorflow",
@@ -82,7 +83,7 @@ def build(
         ['float', 'integer']
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
-    loaded = load_source(model, wishes_of(signature, shapes), calibration=calibration)
+    loaded = load_source(model, wishes_of(signature, shapes, converter_python), calibration=calibration)
     given = load_integer(
         integer,
         signature=signature,
@@ -248,12 +249,13 @@ def inspect(
     target: str = "integer-only",
     signature: str | None = None,
     shapes: Shapes | None = None,
+    converter_python: str | None = None,
 ) -> Inspection:
     """Tell what a model file holds; it runs only if scoring data are given.
 
     Args:
-        model: Path or bytes of a ``.tflite``, float, dynamic-range, full-integer or mixed; or a Keras file or
-            SavedModel folder, which is converted to float first.
+        model: Path or bytes of a ``.tflite``, float, dynamic-range, full-integer or mixed; or a Keras file,
+            SavedModel folder, ``.onnx`` or ``.pt2`` file, which is converted to float first.
         compare: Further models to analyse in the same way.
         evaluation: Samples to score all the models on; see :func:`search`. None runs no model.
         metric: See :func:`search`; accuracy if left out.
@@ -287,11 +289,12 @@ def inspect(
     if (shapes or signature) and not any(is_converted(Path(one)) for one in models if not isinstance(one, bytes)):
         given = f"Shapes are given for {', '.join(map(repr, shapes))}." if shapes else f"Signature is {signature!r}."
         raise UsageError(
-            f"{given} Shapes and signature are for Keras files and SavedModels, which are converted. A .tflite is told "
-            "as it is, with all its signatures: leave shapes (--shape) and signature (--signature) out."
+            f"{given} Shapes and signature are for models that are converted: Keras, SavedModel, ONNX, PyTorch. "
+            "A .tflite is told as it is, with all its signatures: leave shapes (--shape) and signature (--signature) "
+            "out."
         )
     profile = read_target(target)
-    wishes = wishes_of(signature, shapes)
+    wishes = wishes_of(signature, shapes, converter_python)
     found = [_inspect_one(source, profile, wishes) for source in models]
     if evaluation is not None:
         scores = score_models(

@@ -173,7 +173,7 @@ def continued(
         raise RunFolderError(
             f"The run in {folder.root} was started with a live metric. Pass it: resume(..., metric=...)."
         )
-    wishes = wishes_of(settings.signature, settings.shapes)
+    wishes = wishes_of(settings.signature, settings.shapes, settings.converter_python)
     loaded = load_source(settings.model, wishes, calibration=settings.calibration)
     given_integer = load_integer(
         settings.integer,
@@ -219,7 +219,8 @@ def demo(
 
 def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
     """A new search as it is asked for, and where it would be kept."""
-    loaded = load_source(told.model, wishes_of(told.signature, told.shapes), calibration=told.calibration)
+    wishes = wishes_of(told.signature, told.shapes, told.converter_python)
+    loaded = load_source(told.model, wishes, calibration=told.calibration)
     profile = read_target(told.target)
     repairs = told.repairs if isinstance(told.repairs, bool) else tuple(told.repairs)
     given = load_integer(

@@ -14,6 +14,7 @@ from autoselect.domain.recipe import Quantizer, Recipe
 from autoselect.errors import RecipeError, UsageError
 from autoselect.quantize.preparing import litert
 from autoselect.sources.converter_objects import from_converter, is_converter
+from autoselect.sources.converters import live
 from autoselect.sources.integer_files import integer_model
 from autoselect.sources.keras_models import from_keras, is_keras_model
 from autoselect.sources.sample_sizes import with_sample_sizes
@@ -21,7 +22,7 @@ from autoselect.sources.tflite_files import FloatModel, from_bytes
 from autoselect.sources.wishes import NO_WISHES, Wishes
 
 Source = Any
-"""A path, the bytes of a ``.tflite``, a live Keras model or a ``tf.lite.TFLiteConverter``."""
+"""A path, bytes of a file, a live model of Keras, ONNX or PyTorch, or a ``tf.lite.TFLiteConverter``."""
 
 
 LIVE = "(live object)"
@@ -73,8 +74,11 @@ def load_source(source: Source, wishes: Wishes = NO_WISHES, *, calibration: obje
         return _load_keras(source, wishes, calibration)
     if is_converter(source):
         return _load_converter(source, wishes, calibration)
+    if (content := live.saved(source, wishes, calibration)) is not None:
+        return LoadedSource(model=content, wishes=wishes)
     raise UsageError(
-        f"Expected a path, the bytes of a .tflite, a Keras model or a TFLiteConverter, got {type(source).__name__}."
+        "Expected a path, the bytes of a .tflite, a Keras model, a TFLiteConverter, an ONNX model, a PyTorch module or "
+        f"a program of torch.export, got {type(source).__name__}."
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 from autoselect.cases import prepare_jobs
 from autoselect.cases.cached import cached_folder
+from autoselect.cases.converted import Given, converted_model
 from autoselect.cases.events import Listener, StageStarted, ignore
 from autoselect.cases.feedback import fed_inputs, feed_back, with_gaps
 from autoselect.cases.files import CaseFiles
@@ -23,6 +24,7 @@ from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.sources import loading
+from autoselect.sources.converters.kinds import kind_of
 from autoselect.sources.sample_sizes import with_sample_sizes
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, FreeSizes, Wishes, wishes_of
@@ -90,6 +92,8 @@ def start_calibration(
         timeout_seconds,
         wishes=ingredients.wishes,
         calibration=ingredients.calibration,
+        optional=tuple((ingredients.feedback or {}).values()),
+        cache_root=cache_root,
     )
     ends = reader.read_interface(loaded.content)
     inputs = ends.inputs
@@ -137,15 +141,32 @@ def load_float(
     *,
     wishes: Wishes = NO_WISHES,
     calibration: object = None,
+    optional: Collection[str] = (),
+    cache_root: Path | None = None,
 ) -> FloatModel:
     """Write the float model of a source into the case; what sizes it leaves free, samples decide where there are any.
+
+    Models of other frameworks are converted, and proved on the samples; these may leave ``optional`` inputs out.
 
     Raises:
         ModelError, UsageError: If the source, or what is wished of it, does not fit.
         PreparationError: If native code dies on it.
     """
+    kind = kind_of(source)
 
     def load(wishes: Wishes) -> FloatModel:
+        if kind is not None:
+            found = converted_model(
+                source,
+                kind,
+                pool,
+                wishes=wishes,
+                samples=Given(calibration=calibration, optional=optional),
+                cache_root=cache_root,
+                timeout_seconds=timeout_seconds,
+            )
+            write_bytes(files.float_model, found.content)
+            return found
         if not loading.needs_worker(source, wishes):
             found = loading.float_model(source)
             write_bytes(files.float_model, found.content)
@@ -172,7 +193,9 @@ def load_reference(
     try:
         return load_float(source, files, pool)
     except FreeSizes:
-        return load_float(source, files, pool, wishes=wishes_of(None, {spec.key: spec.shape for spec in beside}))
+        is_converted = kind_of(source) is not None
+        sizes = {spec.key: (spec.other_shape if is_converted else None) or spec.shape for spec in beside}
+        return load_float(source, files, pool, wishes=wishes_of(None, sizes))
 
 
 def _submit_prepare(

@@ -54,8 +54,9 @@ class SharedSettings(BaseModel):
     model: Annotated[
         Given[Any],
         Option(
-            "Float .tflite, .keras, .h5 or SavedModel folder.",
-            "Or the bytes of a ``.tflite``, a live Keras 3 or tf-keras model, or a ``tf.lite.TFLiteConverter``, whose "
+            "Float .tflite, .keras, .h5, .onnx, .pt2 or SavedModel folder.",
+            "Or the bytes of a ``.tflite``, a live Keras 3 or tf-keras model, an ONNX model, a PyTorch module, a "
+            "program of ``torch.export``, or a ``tf.lite.TFLiteConverter``, whose "
             "representative dataset and options are respected.",
             panel=DATA,
             live=True,
@@ -84,6 +85,16 @@ class SharedSettings(BaseModel):
             metavar="NAME=1x16000",
             kind=Shapes,
             example=["audio=1x16000"],
+        ),
+    ] = None
+    converter_python: Annotated[
+        str | None,
+        Option(
+            "Python of the environment that has the converter of an .onnx or .pt2 model.",
+            "onnx2tf or litert-torch are run there. By default it is ``AUTOSELECT_CONVERTER_PYTHON``, else this "
+            "environment's.",
+            metavar="PATH",
+            example="converter/bin/python",
         ),
     ] = None
     feedback: Annotated[

@@ -24,7 +24,7 @@ _ALWAYS = ("model", "calibration", "evaluation", "metric", "trials")
 _LEFT_OUT = ("json", "debug")
 
 
-@with_settings(some_parameters("signature", "shapes"))
+@with_settings(some_parameters("signature", "shapes", "converter_python"))
 @with_debug
 def init(
     *,
@@ -42,6 +42,7 @@ def init(
     with results_only_on_stdout():
         seen = {**look(model, **in_python(SearchSettings, settings)), "model": model}
     seen |= {"signature": settings["signature"], "shape": settings["shapes"]}
+    seen |= {"converter_python": settings["converter_python"]}
     write_text(Path(output), config_text(seen, keys_of(search), output))
     print(f"{output} is written. Set calibration and evaluation in it, then: autoselect search --config {output}")
 
@@ -82,7 +83,7 @@ def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
         "evaluation": "labelled.npz",
         "metric": seen["metric"],
         "output-name": seen["outputs"][0]["name"],
-        **{name: seen[name] for name in ("signature", "shape") if seen.get(name)},
+        **{name: seen[name] for name in ("signature", "shape", "converter_python") if seen.get(name)},
     }
     lines = textwrap.wrap(f"# {name}: {key.help}", 110, subsequent_indent="#   ")
     if name == "metric":

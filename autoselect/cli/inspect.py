@@ -20,13 +20,15 @@ _SCORING = "Scoring, with --compare"
 
 
 @with_debug
-@with_settings(some_parameters("signature", "shapes"))
+@with_settings(some_parameters("signature", "shapes", "converter_python"))
 def inspect(
     *,
     settings: Mapping[str, Any],
     models: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL", help="A .tflite, .keras or .h5 file or SavedModel; several with --compare."),
+        typer.Argument(
+            metavar="MODEL", help="A .tflite, .keras, .h5, .onnx or .pt2 file or SavedModel; several with --compare."
+        ),
     ],
     compare: Annotated[bool, typer.Option("--compare", help="Print the models side by side.")] = False,
     ops: Annotated[bool, typer.Option("--ops", help="Also list the ops with their tensors.")] = False,

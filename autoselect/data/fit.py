@@ -134,17 +134,29 @@ def numeric_array(value: object, where: str) -> np.ndarray:
 
 
 def _rows(array: np.ndarray, spec: TensorSpec, where: str) -> np.ndarray:
-    if array.shape == spec.shape:
-        return array[np.newaxis]
-    if spec.shape[:1] == (1,):
-        if array.shape == spec.shape[1:]:
-            return array[np.newaxis, np.newaxis]
-        if array.ndim == len(spec.shape) and array.shape[1:] == spec.shape[1:] and len(array):
-            return array[:, np.newaxis]
+    """The samples in an array; shapes of the other layout go first, where both fit."""
+    if spec.turned is not None and spec.other_shape is not None:
+        rows = _rows_of(array, spec.other_shape)
+        if rows is not None:
+            return rows.transpose(0, *(axis + 1 for axis in spec.turned))
+    rows = _rows_of(array, spec.shape)
+    if rows is not None:
+        return rows
     raise DataError(
         f"{where}: expected shape {spec.shape}, got {array.shape}. "
         "Reshape or resize it as the model was trained; one sample has batch 1, or no batch axis."
     )
+
+
+def _rows_of(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    if array.shape == shape:
+        return array[np.newaxis]
+    if shape[:1] == (1,):
+        if array.shape == shape[1:]:
+            return array[np.newaxis, np.newaxis]
+        if array.ndim == len(shape) and array.shape[1:] == shape[1:] and len(array):
+            return array[:, np.newaxis]
+    return None
 
 
 def _cast(array: np.ndarray, spec: TensorSpec, where: str) -> np.ndarray:

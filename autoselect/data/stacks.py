@@ -233,9 +233,10 @@ def check_lengths(stacks: Sequence[Stack], *, where: str) -> None:
 
 
 def _checked(stack: Stack, spec: TensorSpec) -> Stack:
-    fitting = {spec.shape, spec.shape[1:]} if spec.shape[:1] == (1,) else {spec.shape}
+    shapes = [spec.shape, spec.other_shape or spec.shape]
+    fitting = [*shapes, *(shape[1:] for shape in shapes if shape[:1] == (1,))]
     if stack.shape[1:] not in fitting:
-        wanted = min(fitting, key=len)
+        wanted = spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape
         raise DataError(
             f"{stack.name}: expected shape (n_samples, {', '.join(map(str, wanted))}) for input "
             f"{spec.key!r}, got {stack.shape}. Reshape or resize it as the model was trained."

@@ -19,6 +19,8 @@ class TensorSpec:
         shape: Full shape with its leading batch axis, all sizes known, batch 1.
         dtype: NumPy dtype, for example ``np.dtype("float32")``.
         is_quantized: Whether its integers stand for real numbers, by a scale; no difference between two specs.
+        turned: The permutation of axes that brings samples in another layout, such as that of the source, to this one;
+            None for no other. No difference between two specs either.
     """
 
     name: str
@@ -26,6 +28,14 @@ class TensorSpec:
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     is_quantized: bool = field(default=False, compare=False)
+    turned: tuple[int, ...] | None = field(default=None, compare=False)
+
+    @property
+    def other_shape(self) -> tuple[int, ...] | None:
+        """Shape of a sample in the other layout; None where there is none."""
+        if self.turned is None:
+            return None
+        return tuple(self.shape[self.turned.index(axis)] for axis in range(len(self.shape)))
 
 
 def free_name(wanted: str, taken: set[str], mark: str = "_") -> str:

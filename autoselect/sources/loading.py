@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from autoselect.errors import ModelError
+from autoselect.sources.converters.kinds import kind_of
 from autoselect.sources.keras_files import KERAS_SUFFIXES, load_keras
 from autoselect.sources.keras_models import from_keras
 from autoselect.sources.saved_models import from_saved_model
@@ -25,8 +26,8 @@ def needs_worker(source: Path | bytes, wishes: Wishes = NO_WISHES) -> bool:
 
 
 def is_converted(source: Path) -> bool:
-    """True for what becomes a ``.tflite`` only by TensorFlow's converter: a Keras file, or a SavedModel folder."""
-    return source.suffix in KERAS_SUFFIXES or (source / "saved_model.pb").is_file()
+    """True for what becomes a ``.tflite`` only by a converter."""
+    return source.suffix in KERAS_SUFFIXES or (source / "saved_model.pb").is_file() or kind_of(source) is not None
 
 
 def float_model(source: Path | bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
@@ -49,7 +50,8 @@ def float_model(source: Path | bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
         return from_bytes(source, wishes)
     if not source.exists():
         raise ModelError(
-            f"There is no model at {source}. Expected a .tflite, .keras or .h5 file, or a SavedModel folder."
+            f"There is no model at {source}. Expected a .tflite, .keras, .h5, .onnx or .pt2 file, or a SavedModel "
+            "folder."
         )
     if source.is_dir():
         found = from_saved_model(source, wishes)

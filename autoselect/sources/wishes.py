@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,13 +54,15 @@ class Wishes:
     Attributes:
         signature: Key of the signature to take; None for the only one.
         shapes: Sizes of inputs by key or tensor name.
+        converter_python: The Python that converts models of other frameworks; None for this one.
     """
 
     signature: str | None = None
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    converter_python: str | None = None
 
     def __bool__(self) -> bool:
-        """True where anything is wished for."""
+        """True where anything is wished of the model itself."""
         return self.signature is not None or bool(self.shapes)
 
     def with_sizes(self, sizes: Shapes) -> Wishes:
@@ -94,7 +97,11 @@ def _example(free: FreeInput) -> str:
     return f"{free.key}={'x'.join('1' if at == 0 else str(size or 64) for at, size in enumerate(free.sizes))}"
 
 
-def wishes_of(signature: str | None, shapes: Mapping[str, Sequence[int]] | None) -> Wishes:
+def wishes_of(
+    signature: str | None,
+    shapes: Mapping[str, Sequence[int]] | None,
+    converter_python: str | os.PathLike[str] | None = None,
+) -> Wishes:
     """Check what a user says of a source.
 
     Raises:
@@ -109,7 +116,8 @@ def wishes_of(signature: str | None, shapes: Mapping[str, Sequence[int]] | None)
                 f"got {shape!r}."
             )
         chosen.append((name, sizes))
-    return Wishes(signature=signature, shapes=tuple(chosen))
+    python = None if converter_python is None else os.fspath(converter_python)
+    return Wishes(signature=signature, shapes=tuple(chosen), converter_python=python)
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | None:

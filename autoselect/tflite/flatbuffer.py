@@ -180,7 +180,7 @@ def parse(content: bytes) -> Model:
 
 
 def parse_interface(content: bytes) -> Model:
-    """As :func:`parse`, but only the signatures and the main subgraph, without ops, and inputs and outputs in full.
+    """As :func:`parse`, but only signatures, metadata and the main subgraph: no ops, inputs and outputs in full.
 
     Of its other tensors nothing is there but ``isVariable`` and ``type``.
 
@@ -205,6 +205,7 @@ def parse_interface(content: bytes) -> Model:
         model.signatureDefs = [
             schema.SignatureDefT.InitFromObj(raw.SignatureDefs(i)) for i in range(raw.SignatureDefsLength())
         ]
+        model.metadata = [schema.MetadataT.InitFromObj(raw.Metadata(i)) for i in range(raw.MetadataLength())]
     except _DAMAGE as exc:
         raise _damaged(len(content), exc) from exc
     return model
@@ -232,7 +233,7 @@ def _check_identifier(content: bytes) -> None:
         found = content[4:8].decode("latin-1") if len(content) >= 8 else f"{len(content)} bytes"
         raise ModelError(
             f"Expected a TFLite file (identifier 'TFL3' at byte 4), found {found!r}. "
-            "Pass a .tflite, .keras or .h5 file, or a SavedModel folder."
+            "Pass a .tflite, .keras, .h5, .onnx or .pt2 file, or a SavedModel folder."
         )
 
 

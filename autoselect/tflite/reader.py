@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -13,6 +13,7 @@ from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.tensors import TensorSpec, free_name
 from autoselect.errors import ModelError
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.schema_types import Metadata
 
 FLOAT_DTYPES = frozenset({"float32", "float16", "bfloat16", "float64"})
 QUANTIZED_DTYPES = frozenset({"int8", "uint8", "int16", "int4"})
@@ -167,7 +168,33 @@ def output_specs(model: fb.Model) -> tuple[TensorSpec, ...]:
     return _specs(model, model.subgraphs[0].outputs, "outputs")
 
 
+def _fitting(turned: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    return turned if turned is not None and sorted(turned) == list(range(len(shape))) else None
+
+
+_LAYOUT = "source_layout"
+"""Begins the name of a metadata entry that says how samples in the source's layout are turned: axes, then the input."""
+
+
+def layout_entry(name: str, turned: Sequence[int]) -> Metadata:
+    """What says in a file that samples of an input may come in another layout, see :attr:`TensorSpec.turned`."""
+    entry: Metadata = schema.MetadataT()
+    entry.name, entry.buffer = f"{_LAYOUT} {','.join(map(str, turned))} {name}".encode(), 0
+    return entry
+
+
+def _layouts(model: fb.Model) -> dict[str, tuple[int, ...]]:
+    found = {}
+    for entry in model.metadata or []:
+        mark, _, rest = entry.name.decode("utf-8", "replace").partition(" ")
+        axes, _, name = rest.partition(" ")
+        if mark == _LAYOUT and axes.replace(",", "").isdigit():
+            found[name] = tuple(map(int, axes.split(",")))
+    return found
+
+
 def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec, ...]:
+    layouts = _layouts(model) if side == "inputs" else {}
     keys: dict[int, str] = {}
     for signature in model.signatureDefs or []:
         if (signature.subgraphIndex or 0) == 0:
@@ -185,6 +212,7 @@ def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec,
                     shape=fb.shape_of(tensor),
                     dtype=np.dtype(dtype),
                     is_quantized=bool(fb.scales(tensor)),
+                    turned=_fitting(layouts.get(name), fb.shape_of(tensor)),
                 )
             )
         else:

@@ -296,6 +296,7 @@ SEARCH_DEFAULTS = {
     "target": "integer-only",
     "runtime": None,
     "compiling": True,
+    "converter_python": None,
     "exact_rewrites": True,
     "emulation": "front",
     "emulation_samples": None,

@@ -1,0 +1,245 @@
+"""A model of another framework as a float TFLite model: converted, proved equal on samples, and kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autoselect.data.representative import representative_samples
+from autoselect.domain.tensors import TensorSpec
+from autoselect.domain.words import listed
+from autoselect.errors import ModelError, TrialError, UsageError
+from autoselect.isolation.door import Workers
+from autoselect.runs import cache
+from autoselect.runs.files import storage_errors, write_bytes, write_json
+from autoselect.sources.converters.converter import LOG, Converter, Description
+from autoselect.sources.converters.kinds import Kind
+from autoselect.sources.converters.proof import Layout, Proof, prove
+from autoselect.sources.tflite_files import FloatModel, from_bytes
+from autoselect.sources.wishes import NO_WISHES, Wishes, sizes_of
+
+_FORMAT = 1
+"""Raised whenever what is kept of a conversion, or how it is made, changes."""
+_SAMPLES = 4
+"""On which source and converted model are compared."""
+_KEPT = "-kat"
+"""Has onnx2tf leave the layout of inputs as it is."""
+_GOOD_DB, _LEAST_DB = 80.0, 40.0
+"""An SQNR below the first has the next way tried; below the second the model is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Samples to compare on.
+
+    Attributes:
+        calibration: Anything that ``representative_samples`` takes; None, or what can be read once only, for drawn
+            ones.
+        optional: Inputs that samples may leave out.
+    """
+
+    calibration: object
+    optional: Collection[str] = ()
+
+
+def converted_model(
+    source: Path | bytes,
+    kind: Kind,
+    pool: Workers,
+    *,
+    wishes: Wishes,
+    samples: Given,
+    cache_root: Path | None,
+    timeout_seconds: float,
+) -> FloatModel:
+    """Convert a model, prove it, and bring it into the form that all else works on.
+
+    Args:
+        source: The model, or its bytes.
+        kind: Of the source.
+        pool: Where the converted model is run.
+        wishes: Sizes that the source leaves free, and the Python that converts.
+        samples: To compare on.
+        cache_root: Folder of the cache; None does without.
+        timeout_seconds: For each step of the converter, and for each proof.
+
+    Raises:
+        FreeSizes: If sizes beside the batch stay free.
+        ModelError: If it cannot be read or converted, or computes something else then.
+        UsageError: If a wish does not fit, or there is no converter.
+    """
+    if wishes.signature is not None:
+        raise UsageError("--signature: only SavedModels and .tflite files have signatures. Leave it out.")
+    with tempfile.TemporaryDirectory(prefix="autoselect-converter-") as name:
+        folder = Path(name)
+        if isinstance(source, bytes):
+            source_path = folder / f"source.{'pt2' if kind == 'torch' else kind}"
+            write_bytes(source_path, source)
+        else:
+            source_path = source.absolute()
+        converter = Converter(
+            kind=kind,
+            source=source_path,
+            python=wishes.converter_python,
+            folder=folder / "work",
+            timeout_seconds=timeout_seconds,
+        )
+        try:
+            return _converted(converter, pool, wishes, samples, cache_root)
+        except (ModelError, TrialError) as exc:
+            raise _with_kept_log(exc, converter.folder / LOG, cache_root) from exc
+
+
+def _with_kept_log(exc: Exception, log: Path, cache_root: Path | None) -> Exception:
+    """The error, whose message names the log at a place that outlives the conversion."""
+    if str(log) not in str(exc) or not log.exists():
+        return exc
+    content = log.read_bytes()
+    folder = Path(tempfile.gettempdir()) if cache_root is None else cache_root / "converter-logs"
+    kept = folder / f"autoselect-converter-{hashlib.sha256(content).hexdigest()[:12]}.log"
+    write_bytes(kept, content)
+    return ModelError(str(exc).replace(str(log), str(kept)))
+
+
+def _converted(
+    converter: Converter,
+    pool: Workers,
+    wishes: Wishes,
+    given: Given,
+    cache_root: Path | None,
+) -> FloatModel:
+    described = converter.describe()
+    sizes = sizes_of(described.inputs, wishes.shapes)
+    samples, are_drawn = _samples(described.specs(sizes), given)
+    what = {
+        "what": f"converted model, format {_FORMAT}",
+        "source": described.digest,
+        "sizes": sizes,
+        "versions": described.versions,
+        "ways": described.ways,
+        "samples": [hashlib.sha256(value.tobytes()).hexdigest() for one in samples for value in one.values()],
+    }
+    out = converter.folder / "kept"
+    kept = None if cache_root is None else cache_root / cache.signature(what)
+    if kept is None or not cache.fetch(kept, out):
+        proof, way = _best(converter, described, samples, pool)
+        with storage_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+        write_bytes(out / "float.tflite", (converter.folder / "best.tflite").read_bytes())
+        write_json(out / "proof.json", {"proof": asdict(proof), "way": way, "told": _told(converter, proof, way)})
+        write_bytes(out / LOG, (converter.folder / LOG).read_bytes())
+        if kept is not None:
+            cache.keep(out, kept)
+    told = json.loads((out / "proof.json").read_text(encoding="utf-8"))["told"]
+    if are_drawn:
+        told[0] += " The inputs were drawn at random: with calibration samples it is proved on those."
+    return pool_model(pool, out / "float.tflite", converter.timeout_seconds).noted(*told)
+
+
+def pool_model(pool: Workers, path: Path, timeout_seconds: float) -> FloatModel:
+    """The converted file made ready, in a worker: its shapes may have to be settled."""
+    return pool.call(_ready, path, timeout_seconds=timeout_seconds)
+
+
+def _ready(path: Path) -> FloatModel:
+    return from_bytes(path.read_bytes(), NO_WISHES)
+
+
+def _samples(specs: tuple[TensorSpec, ...], given: Given) -> tuple[list[dict[str, np.ndarray]], bool]:
+    """The first calibration samples in the source's layout, or drawn ones; and whether they are drawn."""
+    if given.calibration is not None and not isinstance(given.calibration, Iterator):
+        gaps = {spec.key: np.zeros(spec.shape, spec.dtype) for spec in specs if spec.key in given.optional}
+        found = representative_samples(given.calibration, specs, optional=given.optional)
+        return [{**gaps, **one} for one in itertools.islice(found, _SAMPLES)], False
+    rng = np.random.default_rng(0)
+    return [{spec.key: _drawn(rng, spec) for spec in specs} for _ in range(_SAMPLES)], True
+
+
+def _drawn(rng: np.random.Generator, spec: TensorSpec) -> np.ndarray:
+    if spec.dtype.kind == "f":
+        return rng.normal(size=spec.shape).astype(spec.dtype)
+    return rng.integers(0, 2, spec.shape).astype(spec.dtype)
+
+
+def _best(
+    converter: Converter, described: Description, samples: list[dict[str, np.ndarray]], pool: Workers
+) -> tuple[Proof, str]:
+    """Try one way after the other until one is good; the best is kept as ``best.tflite``.
+
+    Raises:
+        ModelError: If none is near enough.
+    """
+    told = converter.run(described, samples)
+    ends = tuple(one.key for one in described.inputs), described.outputs
+    failed: dict[str, str] = {}
+    best: tuple[Proof, str] | None = None
+    ways = list(described.ways)
+    for number, options in enumerate(ways):
+        way = "".join(f" {option}" for option in options)
+        found = converter.convert(options, converter.folder / f"way{number}")
+        if isinstance(found, str):
+            failed[way] = found
+            continue
+        try:
+            job = (converter.folder, found, told, ends)
+            proof = pool.call(prove, *job, timeout_seconds=converter.timeout_seconds)
+        except (ModelError, TrialError) as exc:
+            failed[way] = str(exc)
+            continue
+        if best is None or proof.least_db > min(best[0].least_db, _GOOD_DB):
+            best = proof, way
+            write_bytes(converter.folder / "best.tflite", found.read_bytes())
+        if proof.least_db >= _GOOD_DB and proof.idle and _KEPT not in options:
+            ways.insert(number + 1, (*options, _KEPT, *proof.idle))
+        elif proof.least_db >= _GOOD_DB:
+            break
+    if best is None:
+        converter.refuse_all(described, failed)
+    if best[0].least_db < _LEAST_DB:
+        raise ModelError(_differs(converter, *best))
+    return best
+
+
+def _differs(converter: Converter, proof: Proof, way: str) -> str:
+    where = ""
+    if proof.parts_at is not None:
+        where = " The two part at node {!r} ({}): none of its values is in the converted model.".format(*proof.parts_at)
+    return (
+        f"The converted model computes something else than {converter.source.name}: SQNR of its outputs "
+        f"{_db(proof.least_db)}, expected at least {_LEAST_DB:.0f} dB ({converter.tool}{way}).{where} Convert it by "
+        "another tool, or export it otherwise, and pass the float .tflite. The converter's log: "
+        f"{converter.folder / LOG}"
+    )
+
+
+def _db(value: float) -> str:
+    return "equal bit for bit" if value == math.inf else "not comparable" if value == -math.inf else f"{value:.1f} dB"
+
+
+def _told(converter: Converter, proof: Proof, way: str) -> list[str]:
+    """What there is to say of a conversion, sentences."""
+    told = [
+        f"Converted by {converter.tool}{way}. SQNR against the source on {_SAMPLES} samples: "
+        f"{listed([f'{_db(value)} at {name!r}' for name, value in proof.sqnr_db.items()])}."
+    ]
+    if proof.least_db < _GOOD_DB:
+        told.append(
+            f"This is less than the {_GOOD_DB:.0f} dB of an equal conversion: check the float model's accuracy."
+        )
+    told += _turned("Input", proof.inputs, "Samples in the source's layout are turned by themselves.")
+    told += _turned("Output", proof.outputs, "Targets and evaluators see the model's layout.")
+    told.append(f"{proof.named} of {proof.ops} ops have the name of the source's node.")
+    return told
+
+
+def _turned(side: str, layouts: Mapping[str, Layout], what: str) -> list[str]:
+    names = [repr(name) for name, way in layouts.items() if way is not None]
+    return [f"{side} {listed(names)}: the channels are last in the converted model. {what}"] if names else []

@@ -1,0 +1,60 @@
+"""Which models another Python converts: ONNX files and programs of ``torch.export``, known by what is in them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["onnx", "torch"]
+
+_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
+"""Fields of an ONNX model, and the wire type of each: 0 for a number, 2 for bytes."""
+_VERSION, _GRAPH = 1, 7
+_PROGRAMS = ("models/model.json", "serialized_exported_program.json")
+
+
+def kind_of(source: Path | bytes) -> Kind | None:
+    """What a file or its bytes hold; None for all that other parts of autoselect read."""
+    if isinstance(source, Path) and not source.is_file():
+        return None
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                return "torch" if any(name.endswith(_PROGRAMS) for name in archive.namelist()) else None
+        file.seek(0)
+        return "onnx" if _is_onnx(file, size) else None
+
+
+def _is_onnx(file: io.BufferedIOBase, size: int) -> bool:
+    """Whether the fields of a message follow each other to the end, are those of a model, and hold a graph."""
+    seen = set()
+    while file.tell() < size:
+        tag = _number(file)
+        field, wire = tag >> 3, tag & 7
+        if _FIELDS.get(field) != wire:
+            return False
+        value = _number(file)
+        if value < 0 or (wire and file.seek(value, io.SEEK_CUR) > size):
+            return False
+        seen.add(field)
+    return {_VERSION, _GRAPH} <= seen
+
+
+def _number(file: io.BufferedIOBase) -> int:
+    """A number of seven bits a byte, the lowest first; -1 at the end of the file."""
+    found = 0
+    for place, byte in enumerate(_bytes(file)):
+        found |= (byte & 127) << 7 * place
+        if byte < 128:
+            return found
+    return -1
+
+
+def _bytes(file: io.BufferedIOBase) -> Iterator[int]:
+    for _ in range(10):
+        yield from file.read(1)

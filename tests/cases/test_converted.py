@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.api.source import load_source
+from autoselect.cases.calibrate import load_float
+from autoselect.cases.files import CaseFiles
+from autoselect.data.representative import representative_samples
+from autoselect.errors import ModelError, PreparationError, UsageError
+from autoselect.isolation.pool import WorkerPool
+from autoselect.sources.converters import converter
+from autoselect.sources.converters.kinds import kind_of
+from autoselect.sources.tflite_files import FloatModel
+from autoselect.sources.wishes import FreeSizes, wishes_of
+from autoselect.tflite import editing, reader
+from autoselect.tflite import flatbuffer as fb
+
+ONNX = bytes([0x08, 8, 0x12, 4, *b"test", 0x3A, 5, *b"graph", 0x42, 2, 0x10, 13])
+"""A version, a producer, a graph and an opset, as fields of a message."""
+FAKE = Path(__file__).with_name("fake_converter.py")
+
+Load = Callable[..., FloatModel]
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    return {
+        "digest": "0" * 64,
+        "inputs": [{"name": "image", "sizes": [None, 3, 8, 8], "dtype": "float32"}],
+        "outputs": ["scores"],
+        "ways": [[], ["-eru"]],
+        "versions": {"onnx2tf": "2.6.9"},
+        "foreign": [],
+        "opset": {"ai.onnx": 17},
+        **changes,
+    }
+
+
+class Home:
+    """Where the fake converter finds what it answers."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.truth = root, zoo.cnn().float_model
+        root.mkdir()
+        graph = fb.parse(self.truth).subgraphs[0]
+        ops = [(fb.op_type(fb.parse(self.truth), op), int(op.outputs[0])) for op in graph.operators]
+        index = dict(ops)
+        nodes = [
+            {"name": "/stem/Conv", "op": "Conv", "in": ["image"], "out": ["a"]},
+            {"name": "/stem/Relu", "op": "Relu", "in": ["a"], "out": ["b"]},
+            {"name": "/body/dw/Conv", "op": "Conv", "in": ["b"], "out": ["c"]},
+            {"name": "/body/Add", "op": "Add", "in": ["c"], "out": ["d"]},
+            {"name": "/head/Softmax", "op": "Softmax", "in": ["d"], "out": ["scores"]},
+        ]
+        values = {"b": ops[0][1], "c": index["DEPTHWISE_CONV_2D"], "d": index["ADD"], "scores": index["SOFTMAX"]}
+        self.told: dict[str, Any] = {"describe": described(), "nodes": nodes, "values": values}
+        (root / "truth.tflite").write_bytes(self.truth)
+        self.way(0, self.truth)
+        self.python = root / "python"
+        self.python.write_text(f'#!/bin/sh\nFAKE_HOME={root} exec {sys.executable} {FAKE} "$@"\n')
+        self.python.chmod(0o755)
+        self.model = root / "net.bin"
+        self.model.write_bytes(ONNX)
+        self.tell()
+
+    def tell(self, **changes: Any) -> None:
+        self.told |= changes
+        (self.root / "told.json").write_text(json.dumps(self.told))
+
+    def way(self, number: int, content: bytes | None) -> None:
+        path = self.root / f"way{number}.tflite"
+        path.unlink() if content is None else path.write_bytes(content)
+
+    @property
+    def asked(self) -> list[str]:
+        return [line.strip() for line in (self.root / "asked.txt").read_text().splitlines()]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def load(home: Home, tmp_path: Path, session_workers: WorkerPool) -> Iterator[Load]:
+    with session_workers.lent(tmp_path / "worker.log") as pool:
+
+        def call(source: Any = home.model, **given: Any) -> FloatModel:
+            wishes = wishes_of(
+                given.pop("signature", None), given.pop("shapes", None), given.pop("python", home.python)
+            )
+            root = given.pop("cache_root", tmp_path / "cache")
+            return load_float(source, CaseFiles(root=tmp_path), pool, wishes=wishes, cache_root=root, **given)
+
+        yield call
+
+
+def first_last(content: bytes) -> bytes:
+    """The weights of the classifier, in another order."""
+    model = fb.parse(content)
+    (op,) = (op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "FULLY_CONNECTED")
+    tensor = model.subgraphs[0].tensors[op.inputs[1]]
+    tensor.buffer = editing.add_buffer(model, fb.constant_values(model, tensor)[::-1])
+    return fb.serialise(model)
+
+
+def names(content: bytes) -> list[str]:
+    model = fb.parse(content)
+    return [fb.tensor_name(model.subgraphs[0].tensors[op.outputs[0]]) for op in model.subgraphs[0].operators]
+
+
+def zipped(*members: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for member in members:
+            archive.writestr(member, b"{}")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        pytest.param(ONNX, "onnx", id="an ONNX model"),
+        pytest.param(ONNX[:-1], None, id="one that is cut off"),
+        pytest.param(b"\x08\x08", None, id="a message without a graph"),
+        pytest.param(b"", None, id="nothing"),
+        pytest.param(b"\xff" * 40, None, id="a number without end"),
+        pytest.param(zipped("net/models/model.json"), "torch", id="a program of torch.export"),
+        pytest.param(zipped("serialized_exported_program.json"), "torch", id="one of an older version"),
+        pytest.param(zipped("metadata.json", "config.json"), None, id="a Keras file"),
+        pytest.param(b"\x1c\x00\x00\x00TFL3" + bytes(60), None, id="a .tflite"),
+    ],
+)
+def test_a_source_is_known_by_what_is_in_it(content: bytes, kind: str | None, tmp_path: Path) -> None:
+    assert kind_of(content) == kind
+    (tmp_path / "model.whatever").write_bytes(content)
+    assert kind_of(tmp_path / "model.whatever") == kind
+
+
+def test_no_file_and_a_folder_are_no_such_source(tmp_path: Path) -> None:
+    assert kind_of(tmp_path) is kind_of(tmp_path / "none") is None
+
+
+def test_a_model_is_converted_proved_and_named_as_its_source_is(home: Home, load: Load) -> None:
+    found = load(calibration=np.random.default_rng(1).normal(size=(6, 3, 8, 8)).astype(np.float32))
+    assert found.notes == (
+        "Converted by onnx2tf. SQNR against the source on 4 samples: equal bit for bit at 'scores'.",
+        "Input 'image': the channels are last in the converted model. Samples in the source's layout are turned by "
+        "themselves.",
+        f"4 of {len(names(found.content))} ops have the name of the source's node.",
+    )
+    assert {"/stem/Conv", "/body/dw/Conv", "/body/Add", "scores"} <= set(names(found.content))
+    assert home.asked == ["describe", "run", "convert"]
+    assert home.model.read_bytes() == ONNX
+
+
+def test_samples_are_taken_in_both_layouts(load: Load) -> None:
+    inputs = reader.read_interface(load().content).inputs
+    first = np.random.default_rng(0).normal(size=(5, 3, 8, 8)).astype(np.float32)
+    last = first.transpose(0, 2, 3, 1)
+    wanted = [sample[np.newaxis] for sample in last]
+    forms = [
+        first,
+        last,
+        {"image": first},
+        lambda: ([one[np.newaxis]] for one in first),
+        lambda: ([one] for one in last),
+    ]
+    for given in forms:
+        found = [sample["image"] for sample in representative_samples(given, inputs)]
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_without_samples_inputs_are_drawn_which_is_told(load: Load) -> None:
+    assert "drawn at random" in load().notes[0]
+
+
+def test_free_sizes_come_from_samples_in_the_sources_layout(home: Home, load: Load) -> None:
+    free = {"name": "image", "sizes": [None, 3, None, None], "dtype": "float32"}
+    home.tell(describe=described(inputs=[free]))
+    with pytest.raises(FreeSizes, match=r"image=\?x3x\?x\?"):
+        load()
+    assert "image=1x3x8x8" in load(calibration=np.zeros((4, 3, 8, 8), np.float32)).notes[0]
+    assert load(shapes={"image": (1, 3, 8, 8)}).notes
+
+
+def test_what_was_converted_is_not_converted_again(home: Home, load: Load) -> None:
+    first = load()
+    second = load()
+    assert (first.content, first.notes) == (second.content, second.notes)
+    assert home.asked == ["describe", "run", "convert", "describe"]
+    home.tell(describe=described(digest="1" * 64))
+    load()
+    home.tell(describe=described(versions={"onnx2tf": "2.7.0"}))
+    load()
+    load(cache_root=None)
+    assert home.asked.count("convert") == 4
+
+
+def test_where_one_way_differs_the_next_is_taken(home: Home, load: Load) -> None:
+    home.way(0, first_last(home.truth))
+    home.way(1, home.truth)
+    assert load().notes[0].startswith("Converted by onnx2tf -eru. SQNR against the source on 4 samples: equal")
+    assert home.asked[-2:] == ["convert", "convert -eru"]
+
+
+def test_a_model_that_computes_something_else_is_refused_with_the_node(home: Home, load: Load) -> None:
+    home.way(0, first_last(home.truth))
+    said = r"computes something else than net\.bin: SQNR.*expected at least 40 dB.*part at node '/head/Softmax'.*\.log"
+    with pytest.raises(ModelError, match=said):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("describe", "says"),
+    [
+        ({}, r"cannot be converted\. onnx2tf: NotImplementedError: no such op\. onnx2tf -eru: .*Export it with other"),
+        ({"foreign": [["com.me", "Warp", "/neck/Warp"]]}, r"none of ONNX's own: Warp \(com\.me\) at node '/neck/Warp'"),
+        ({"opset": {"ai.onnx": 25}}, r"Its opset is 25: export it with opset 21 or lower"),
+    ],
+    ids=["op without a form", "custom op", "opset too new"],
+)
+def test_what_cannot_be_converted_is_told_with_the_log(
+    home: Home, load: Load, describe: dict[str, Any], says: str
+) -> None:
+    home.way(0, None)
+    home.tell(describe=described(**describe))
+    with pytest.raises(ModelError, match=says) as caught:
+        load()
+    log = Path(str(caught.value).rpartition("log: ")[2])
+    assert "--- convert" in log.read_text()
+
+
+def test_custom_ops_of_the_converter_are_refused(home: Home, load: Load) -> None:
+    model = fb.parse(home.truth)
+    code = editing.add_code(model, "SOFTMAX")
+    model.operatorCodes[code].builtinCode, model.operatorCodes[code].customCode = 32, b"ONNX_IF"
+    model.operatorCodes[code].deprecatedBuiltinCode = 32
+    model.subgraphs[0].operators[-1].opcodeIndex = code
+    home.way(0, fb.serialise(model))
+    with pytest.raises(ModelError, match=r"left ONNX_IF at .*, a custom op that nothing runs"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("told", "error", "says"),
+    [
+        ({"fails": {"describe": "DecodeError: x"}}, ModelError, r"net\.bin cannot be read: DecodeError: x\. Export"),
+        ({"fails": {"run": "Fail: no kernel"}}, ModelError, r"net\.bin cannot run: Fail: no kernel\."),
+        ({"dies": "run"}, ModelError, r"ended with exit status -?\d+: Segmentation fault"),
+    ],
+    ids=["damaged file", "runtime refuses", "process dies"],
+)
+def test_errors_of_the_converter_are_told(
+    home: Home, load: Load, told: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    home.tell(**told)
+    with pytest.raises(error, match=says):
+        load()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def ended(pid: int) -> bool:
+    for _ in range(100):
+        if not is_running(pid):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_converter_that_hangs_is_ended(home: Home, load: Load) -> None:
+    home.tell(hangs="convert")
+    with pytest.raises(PreparationError, match=r"took more than 5 s \(onnx2tf\).*--trial-timeout"):
+        load(timeout_seconds=5.0)
+    assert ended(int((home.root / "pid").read_text()))
+
+
+def test_ctrl_c_ends_the_converter(home: Home, tmp_path: Path) -> None:
+    home.tell(hangs="describe")
+    code = f"import autoselect; autoselect.look({str(home.model)!r}, converter_python={str(home.python)!r})"
+    code = code.replace("autoselect.look", "__import__('autoselect.api.looking').api.looking.look")
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
+        pid = home.root / "pid"
+        for _ in range(600):
+            if pid.exists() and pid.read_text():
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+    assert process.returncode != 0
+    assert ended(int(pid.read_text()))
+
+
+def test_no_such_python_and_no_converter_in_it_are_told(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"--converter-python .*no Python at /no/such/python"):
+        load(python="/no/such/python")
+    monkeypatch.setenv(converter.VARIABLE, "/none/at/all")
+    with pytest.raises(UsageError, match=r"no Python at /none/at/all"):
+        load(python=None)
+
+
+def test_a_python_without_the_converter_names_the_command(load: Load) -> None:
+    bare = Path(sys.base_prefix) / "bin" / "python3"
+    with pytest.raises(UsageError, match=r"needs onnx2tf, and .* does not have \w+.*pip install onnx2tf"):
+        load(python=str(bare))
+
+
+def test_signatures_are_of_other_sources(load: Load) -> None:
+    with pytest.raises(UsageError, match="--signature: only SavedModels"):
+        load(signature="serve")
+
+
+def test_a_live_onnx_model_is_its_bytes() -> None:
+    class ModelProto:
+        __module__ = "onnx.onnx_ml_pb2"
+
+        def SerializeToString(self) -> bytes:  # noqa: N802
+            return ONNX
+
+    assert load_source(ModelProto()).model == ONNX
