@@ -29,6 +29,7 @@ from autoselect import embedded
 from autoselect.domain import rule
 from autoselect.scoring.metrics import make_metric
 from autoselect.study.proposing import constants
+from autoselect.study.proposing.failures import Failures
 from autoselect.tflite.runner import Runner
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -186,6 +187,38 @@ def test_the_table_of_constants_is_what_was_measured(sensitivity: ModuleType) ->
     rows = pd.read_csv(CONSTANTS / "results" / "runs.csv", keep_default_na=False)
     assert sensitivity.table(rows) == (CONSTANTS / "results" / "table.md").read_text(encoding="utf-8")
     assert set(rows["constant"]) == {"", *sensitivity.NAMES}
+
+
+@pytest.fixture
+def ablations(
+    monkeypatch: pytest.MonkeyPatch, sensitivity: ModuleType, script: Callable[[Path], ModuleType]
+) -> ModuleType:
+    """experiments/surrogate_constants/ablations.py beside its own run.py."""
+    monkeypatch.setitem(sys.modules, "run", sensitivity)
+    return script(CONSTANTS / "ablations.py")
+
+
+def test_mechanisms_are_switched_off_one_by_one_and_on_again(ablations: ModuleType, tmp_path: Path) -> None:
+    case, without = "40 units, 4 pairs fail", "pairs that failed"
+    before = Failures.chances
+    ablations.main(["--case", case, "--without", without, "--seeds", "2", "--trials", "8", "--output", str(tmp_path)])
+    assert Failures.chances is before
+    rows = pd.read_csv(tmp_path / "ablations.csv", keep_default_na=False)
+    assert list(zip(rows["without"], rows["seed"], strict=True)) == [
+        ("nothing", 0),
+        ("nothing", 1),
+        (without, 0),
+        (without, 1),
+    ]
+    assert rows["volume"].between(0.0, 1.0, inclusive="neither").all()
+    assert rows["price"].between(0.0, 100.0).all()
+    assert f"| {without} |" in (tmp_path / "ablations.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_mechanisms_is_what_was_measured_and_has_all_that_there_are(ablations: ModuleType) -> None:
+    rows = pd.read_csv(CONSTANTS / "results" / "ablations.csv", keep_default_na=False)
+    assert ablations.table(rows) == (CONSTANTS / "results" / "ablations.md").read_text(encoding="utf-8")
+    assert {*ablations.MECHANISMS} <= {*rows["without"]}
 
 
 EVIDENCE = ROOT / "experiments" / "evidence"

@@ -50,7 +50,7 @@ NOT_MET = {
 NOT_MET |= {"ENUMERATED", "OTHER_SHARE", "RECOMMENDING", "LEAST_LOWERED", "ALIKE_SHARES", "CLEARLY", "FURTHEST_LEFT"}
 NOT_MET |= {"FAILED", "FACTS"}
 """They need repairs, graphs of 256 units, races, bounds, costs that are measured, failures, or losses that
-closeness does not explain; the replayed cases have none of these. Of twice as many atoms all sets are millions."""
+closeness does not explain; the replayed cases have none of these. Of twice as many units all sets are millions."""
 NAMES = tuple(name for name in vars(constants) if name.isupper() and name not in NOT_MET)
 SHARES = {"CAPPED", "OPENING", "UNDO_SHARE", "CROSSED_SHARE", "LAST_MOVE", "RESTATED_SHARE", "ISLAND_SHARE"}
 """At most 1."""
@@ -77,10 +77,12 @@ class Replay:
     problem: Problem
     surrogate: Surrogate
     link: Link
+    margins: np.ndarray
+    """Log divergences of the real candidates, ascending, and how far above its loss each one's bound lay."""
 
     def seen(self, mask: Mask) -> Seen:
         """Score a candidate; what chance adds depends on the candidate alone."""
-        chance = np.random.default_rng([mask.left_out, mask.within(1)]).normal(size=2)
+        chance = np.random.default_rng([mask.left_out, *mask.further, mask.repairs]).normal(size=2)
         divergence = self.surrogate.believe([mask]).mean + CHANCE * chance[0]
         exact = Belief(divergence, np.zeros(1))
         loss = self.link.losses(exact)[0, 0] + chance[1] * self.link.deviations(exact)[0, 0]
@@ -88,6 +90,7 @@ class Replay:
         return Seen(
             mask=mask,
             loss=float(loss),
+            bound=float(loss + np.interp(divergence[0], *self.margins)),
             log_divergence=float(divergence[0]),
             share=1.0,
             size_bytes=found.size_bytes,
@@ -104,7 +107,7 @@ def replay_of(case: BenchmarkCase, trials: int) -> Replay:
         told.append((self._problem, seen))
         return original(self, seen, pending)
 
-    options = {"fallback": "search", **case.options}
+    options = {"fallback": "search", "repairs": False, "int16": False, **case.options}
     SurrogateProposer.propose = listening  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -113,8 +116,6 @@ def replay_of(case: BenchmarkCase, trials: int) -> Replay:
                 **case.sources,
                 metric=case.metric,
                 trials=trials,
-                repairs=False,
-                int16=False,
                 early_exit=False,
                 racing=False,
                 workers=1,
@@ -128,10 +129,12 @@ def replay_of(case: BenchmarkCase, trials: int) -> Replay:
     problem.forecast_of = _cached(problem.forecast_of)
     surrogate = Surrogate(problem)
     learn(surrogate, known)
+    bounded = sorted((s for s in known if np.isfinite(s.bound)), key=lambda s: s.log_divergence)
     return Replay(
         problem=problem,
         surrogate=surrogate,
         link=fit_link(np.array([s.log_divergence for s in known]), np.array([s.loss for s in known])),
+        margins=np.array([(s.log_divergence, s.bound - (s.loss or 0.0)) for s in bounded]).T,
     )
 
 
