@@ -46,7 +46,6 @@ def build(
     calibration: Samples | None = None,
     signature: str | None = None,
     shapes: Shapes | None = None,
-    converter_python: str | None = None,
     feedback: Feedback | None = None,
     integer: str | Path | bytes | None = None,
     quantizer: str = "tensorflow",
@@ -83,7 +82,7 @@ def build(
         ['float', 'integer']
     """
     chosen = recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe))
-    loaded = load_source(model, wishes_of(signature, shapes, converter_python), calibration=calibration)
+    loaded = load_source(model, wishes_of(signature, shapes), calibration=calibration)
     given = load_integer(
         integer,
         signature=signature,

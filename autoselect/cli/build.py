@@ -16,16 +16,7 @@ from autoselect.cli.options import AsJson, in_python, some_parameters
 
 @with_settings(
     some_parameters(
-        "calibration",
-        "signature",
-        "shapes",
-        "converter_python",
-        "feedback",
-        "integer",
-        "quantizer",
-        "target",
-        "exact_rewrites",
-        "cache",
+        "calibration", "signature", "shapes", "feedback", "integer", "quantizer", "target", "exact_rewrites", "cache"
     )
 )
 @with_debug
