@@ -297,8 +297,14 @@ def test_a_converter_that_hangs_is_ended(home: Home, load: Load) -> None:
 
 def test_ctrl_c_ends_the_converter(home: Home, tmp_path: Path) -> None:
     home.tell(hangs="describe")
-    code = f"import autoselect; autoselect.look({str(home.model)!r}, converter_python={str(home.python)!r})"
-    code = code.replace("autoselect.look", "__import__('autoselect.api.looking').api.looking.look")
+    arguments = f"{str(home.model)!r}, converter_python={str(home.python)!r}"
+    # A shell's background jobs begin with SIGINT ignored.
+    code = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from autoselect.api.looking import look
+look({arguments})
+"""
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
         pid = home.root / "pid"
         for _ in range(600):

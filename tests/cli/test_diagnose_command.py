@@ -93,6 +93,7 @@ DEFAULTS = {
     "feedback": None,
     "signature": None,
     "shapes": None,
+    "converter_python": None,
     "integer": None,
     "quantizer": "tensorflow",
     "debug_data": None,
