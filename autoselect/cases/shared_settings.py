@@ -54,7 +54,7 @@ class SharedSettings(BaseModel):
     model: Annotated[
         Given[Any],
         Option(
-            "Float .tflite, .keras, .h5, .onnx, .pt2 or SavedModel folder.",
+            "Float .tflite, .keras, .h5, .onnx, .pt2, SavedModel.",
             "Or the bytes of a ``.tflite``, a live Keras 3 or tf-keras model, an ONNX model, a PyTorch module, a "
             "program of ``torch.export``, or a ``tf.lite.TFLiteConverter``, whose "
             "representative dataset and options are respected.",
