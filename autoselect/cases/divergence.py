@@ -104,11 +104,12 @@ def look_at_each(
     case, expected = open_case(root), float_outputs(root, samples, tuple(rows))
     contents = [case.builder.build(Recipe.from_json(recipe)).content for recipe in recipes]
     runners, groups = [Runner(wide_kernels.quick(content)) for content in contents], groups_of(expected)
+    store = case.samples(samples)
     found = np.full((len(recipes), len(rows)), np.nan)
     done = list[int]()
     for places in _looks(len(rows)) if instead_of else [range(len(rows))]:
         for place in places:
-            [sample] = samples_of(case, samples, [rows[place]])
+            sample = store.inputs(rows[place])
             found[:, place] = [_noise_to_signal(run(sample), expected[place], groups) for run in runners]
         done = sorted([*done, *places])
         looked = [

@@ -5,12 +5,12 @@ A mechanism is switched off from outside: the package holds no switch. See ``run
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +20,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "study"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from run import Truth, chosen_cases, replay_of
+from run import Truth, chosen_cases, common_options, replay_of, searched
 from synthetic import CORNER, Synthetic, synthetic
 
 from autoselect.domain.pareto import hypervolume
@@ -205,25 +205,13 @@ REAL = {
 """Cases of the search benchmark, and the arguments of their one real search."""
 
 
-def searched(truth: Truth, patches: Patches, seed: int, trials: int) -> list[Seen]:
-    """What a search scores with some things replaced; the truth is the same whatever is replaced."""
-    seen: list[Seen] = []
+@contextmanager
+def replaced(patches: Patches) -> Iterator[None]:
+    """Some things replaced by others, until the end of the block."""
     with ExitStack() as stack:
-        _replace(stack, patches)
-        proposer = SurrogateProposer(truth.problem, seed, trials)
-    for _ in range(trials):
-        with ExitStack() as stack:
-            _replace(stack, patches)
-            mask = proposer.propose(seen, [])
-        if mask is None:
-            break
-        seen.append(truth.seen(mask))
-    return seen
-
-
-def _replace(stack: ExitStack, patches: Patches) -> None:
-    for owner, name, value in patches:
-        stack.enter_context(patch.object(owner, name, value))
+        for owner, name, value in patches:
+            stack.enter_context(patch.object(owner, name, value))
+        yield
 
 
 def figures(problem: Problem, seen: Sequence[Seen], corner: np.ndarray) -> tuple[float, float]:
@@ -284,13 +272,9 @@ def _told(changes: pd.Series, digits: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write ablations.csv and ablations.md."""
     names = [*REAL, *MADE_UP]
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = common_options(__doc__)
     parser.add_argument("--case", action="append", choices=names, metavar="CASE", help="Repeat it. All by default.")
     parser.add_argument("--without", action="append", choices=MECHANISMS, metavar="NAME", help="Repeat it.")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--real-trials", type=int, default=60, help="Candidates that are scored for real, a case.")
-    parser.add_argument("--trials", type=int, default=40, help="Of each replayed search.")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results")
     options = parser.parse_args(arguments)
     rows: list[dict[str, object]] = []
     options.output.mkdir(parents=True, exist_ok=True)
@@ -298,7 +282,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for without in asked(case, options.without or ()):
             for seed in range(options.seeds):
                 truth = truth_of(seed)
-                found = figures(truth.problem, searched(truth, MECHANISMS[without], seed, options.trials), corner)
+                found = figures(
+                    truth.problem, searched(truth, partial(replaced, MECHANISMS[without]), seed, options.trials), corner
+                )
                 rows.append(
                     dict(zip(COLUMNS, (case, without, seed, *(round(float(f), 6) for f in found)), strict=True))
                 )

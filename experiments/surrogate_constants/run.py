@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -167,17 +168,23 @@ def changed(name: str, factor: float) -> Iterator[None]:
         setattr(constants, name, before)
 
 
-def volume(truth: Truth, corner: np.ndarray, name: str, factor: float, seed: int, trials: int) -> float:
-    """Hypervolume of a search with one constant changed, as a share of the box up to the corner."""
+def searched(truth: Truth, changing: Callable[[], AbstractContextManager[None]], seed: int, trials: int) -> list[Seen]:
+    """What a search scores while its sampler is changed; the truth is the same whatever is changed."""
     seen: list[Seen] = []
-    with changed(name, factor):
+    with changing():
         proposer = SurrogateProposer(truth.problem, seed, trials)
     for _ in range(trials):
-        with changed(name, factor):
+        with changing():
             mask = proposer.propose(seen, [])
         if mask is None:
             break
-        seen.append(truth.seen(mask))  # The truth is the same whatever is changed.
+        seen.append(truth.seen(mask))
+    return seen
+
+
+def volume(truth: Truth, corner: np.ndarray, name: str, factor: float, seed: int, trials: int) -> float:
+    """Hypervolume of a search with one constant changed, as a share of the box up to the corner."""
+    seen = searched(truth, partial(changed, name, factor), seed, trials)
     points = np.array([[max(s.loss or 0.0, 0.0), s.size_bytes, s.penalty] for s in seen])
     return hypervolume(points / corner, np.ones(3))
 
@@ -213,16 +220,22 @@ def table(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write runs.csv and table.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--case", action="append", help="A case of ../search_benchmark; repeat it. pump by default.")
-    parser.add_argument("--model", action="append", default=[], help="NAME=PATH of a model trained elsewhere.")
-    parser.add_argument("--constant", action="append", choices=NAMES, metavar="NAME", help="Repeat it. All by default.")
+def common_options(description: str | None) -> argparse.ArgumentParser:
+    """The options of all experiments on replayed cases."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--real-trials", type=int, default=60, help="Candidates that are scored for real, a case.")
     parser.add_argument("--trials", type=int, default=40, help="Of each replayed search.")
     parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write runs.csv and table.md."""
+    parser = common_options(__doc__)
+    parser.add_argument("--case", action="append", help="A case of ../search_benchmark; repeat it. pump by default.")
+    parser.add_argument("--model", action="append", default=[], help="NAME=PATH of a model trained elsewhere.")
+    parser.add_argument("--constant", action="append", choices=NAMES, metavar="NAME", help="Repeat it. All by default.")
     options = parser.parse_args(arguments)
     rows: list[dict[str, object]] = []
     options.output.mkdir(parents=True, exist_ok=True)

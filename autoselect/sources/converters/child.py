@@ -134,21 +134,25 @@ class _Onnx:
         ]
 
     def run(self, samples: list[dict[str, Any]]) -> tuple[list[list[Any]], dict[str, Any]]:
-        import onnx
-
-        names = [one.name for one in self.model.graph.output]
         for one in self._inputs():
             self._fix(one, samples[0][one.name].shape)
-        every = onnx.ModelProto()
-        every.CopyFrom(self.model)
-        for output in every.graph.output:
-            output.ClearField("type")
-        inner = [name for node in self.model.graph.node for name in node.output if name and name not in names]
-        every.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
-        found = _session(every).run(None, samples[0])
-        values = {name: value for name, value in zip([*names, *inner], found, strict=True) if hasattr(value, "dtype")}
+        values = self._values(self.model, samples[0])
         session = _session(self.model)
         return [session.run(None, sample) for sample in samples], values
+
+    def _values(self, model: Any, sample: dict[str, Any]) -> dict[str, Any]:
+        """Every array that a model computes of a sample, by name; those of its outputs come first."""
+        import onnx
+
+        names = [one.name for one in model.graph.output]
+        every = onnx.ModelProto()
+        every.CopyFrom(model)
+        for output in every.graph.output:
+            output.ClearField("type")
+        inner = [name for node in model.graph.node for name in node.output if name and name not in names]
+        every.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
+        found = _session(every).run(None, sample)
+        return {name: value for name, value in zip([*names, *inner], found, strict=True) if hasattr(value, "dtype")}
 
     def _fix(self, one: Any, shape: tuple[int, ...]) -> None:
         for dim, size in zip(one.type.tensor_type.shape.dim, shape, strict=True):
@@ -173,26 +177,17 @@ class _Onnx:
 
     def _shaped(self, model: Any, sample: dict[str, Any]) -> None:
         """Write the shapes and types that values have as the model runs."""
-        import onnx
         from onnx import helper
 
-        names = [one.name for one in model.graph.output]
         del model.graph.value_info[:]
-        every = onnx.ModelProto()
-        every.CopyFrom(model)
-        for output in every.graph.output:
-            output.ClearField("type")
-        inner = [name for node in model.graph.node for name in node.output if name and name not in names]
-        every.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
-        found = _session(every).run(None, sample)
-        for place, (name, value) in enumerate(zip([*names, *inner], found, strict=True)):
-            if hasattr(value, "dtype"):
-                kind = helper.np_dtype_to_tensor_dtype(value.dtype)
-                info = helper.make_tensor_value_info(name, kind, value.shape)
-                if place < len(names):
-                    model.graph.output[place].CopyFrom(info)
-                else:
-                    model.graph.value_info.append(info)
+        outputs = {one.name: one for one in model.graph.output}
+        for name, value in self._values(model, sample).items():
+            kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+            info = helper.make_tensor_value_info(name, kind, value.shape)
+            if name in outputs:
+                outputs[name].CopyFrom(info)
+            else:
+                model.graph.value_info.append(info)
 
 
 class _Torch:

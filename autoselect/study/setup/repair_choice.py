@@ -249,7 +249,8 @@ def with_repairs(
     SQNR in integers. The all-16-bit model stands for those of 16. Each step keeps the alternative that lowers the
     divergence of their outputs most on a few search samples, by more than it enlarges the files. All that is kept must
     not raise it on all search samples, and harm no score there: outputs may come nearer to float where the decision
-    does not depend on them. If it does, each step is asked the same. Other ranges are first judged by the scores alone.
+    does not depend on them. If it fails that, each step must pass the same. Other ranges are first judged by the scores
+    alone.
 
     Args:
         case: What is searched.
@@ -302,7 +303,8 @@ def _kinds(
 def seconds_expected(case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace) -> float:
     """About how long :func:`with_repairs` takes; one choice of each width is tried, with rounding and without.
 
-    Every choice is judged by its price. Full scores have the first choice, that of each step, and all ranges.
+    Every choice is judged by its price, at most on all samples. Full scores have no repairs and all that is kept; where
+    ranges are tried, also these and what they come on top of.
     """
     if settings.repairs is not True:
         return 0.0
@@ -319,7 +321,7 @@ def seconds_expected(case: Case, settings: SearchSettings, pool: Workers, space:
         rounded = timed(trier.prices, ("bias", weight_rounding.NAME))
         choices = 1 + sum(map(len, steps))
         total += choices * once + max(rounded - once, 0.0)
-        total += scored * sum(len(step) if step is _RANGES else 1 for step in (_WEIGHTS, *steps))
+        total += scored * (2 + sum(1 + len(step) for step in steps if step is _RANGES))
     return total
 
 
