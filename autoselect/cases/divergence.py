@@ -93,13 +93,14 @@ def look_at_each(
     Recipes that are alike share a worker: it makes once what they have in common, such as the whole builds.
 
     Args:
-        root: The case.
-        recipes: In JSON.
-        samples: A folder.
-        rows: Of its samples.
-        instead_of: Shares of error on all rows and file sizes of other candidates, one for each recipe, and the share
-            of their price that these must fall below; once it is beyond doubt that they do not, they run no further.
-            None lets all run on all rows.
+        root: Folder of the case.
+        recipes: Recipes as JSON.
+        samples: Name of a folder of samples.
+        rows: Numbers of the samples to run on.
+        instead_of: The candidates that these would replace: the shares of error of each on all rows, the size of each
+            file in bytes, and a factor. All together must have a price below the factor times that of those, see
+            :func:`log_prices`. They stop together once the rows until then show beyond doubt that they have not. None
+            lets all run on all rows.
     """
     case, expected = open_case(root), float_outputs(root, samples, tuple(rows))
     contents = [case.builder.build(Recipe.from_json(recipe)).content for recipe in recipes]
@@ -131,10 +132,19 @@ def _looks(count: int) -> list[Sequence[int]]:
 def _is_hopeless(
     looked: Sequence[Looked], done: Sequence[int], shares: Sequence[Sequence[float]], sizes: Sequence[int], worth: float
 ) -> bool:
-    """Whether candidates cost more than a share of the price of others beyond doubt, on the rows that are done.
+    """Whether candidates have, beyond doubt, a higher price than they may have, by the samples that they ran on.
 
-    Samples with equal outputs say nothing of others, on which repairs may act. Where a sample counts for none, nobody
-    knows which figures belong together.
+    Args:
+        looked: The candidates, on these samples.
+        done: Places of these samples among all.
+        shares: Of each candidate that they would replace, its shares of error on all samples.
+        sizes: Of each of these, its file size in bytes.
+        worth: The factor by which the price of these must fall.
+
+    Returns:
+        True if the mean excess over that price is above three of its standard errors. False while fewer than four
+        samples differ: repairs that change no output of these may change others. False, too, if a sample was left out,
+        since then nobody knows which shares are of the same sample.
     """
     if any(len(one.shares) < len(done) for one in looked):
         return False

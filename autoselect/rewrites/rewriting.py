@@ -84,13 +84,13 @@ def has_ops(*op_types: str) -> Callable[[fb.Model], bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """One way to write parts of a model otherwise.
+    """One way to replace parts of a model by others.
 
     Attributes:
-        name: What it does.
-        applies: The condition, which takes little time: False where a model has nothing for it.
-        deed: Changes a model in place, and gives what it wrote anew, one item for each part.
-        note: A sentence for the user with ``{}`` for the number of these; empty where nobody has to know.
+        name: What the rewrite does, in a few words.
+        applies: The condition, a function that takes little time: False if the model has no part to replace.
+        deed: A function that changes a model in place, and returns one item for each part that it replaced.
+        note: A sentence for the user, with ``{}`` for the number of parts; empty if the user need not know.
     """
 
     name: str

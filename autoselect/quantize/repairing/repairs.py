@@ -61,8 +61,9 @@ class RepairKit:
     It also remembers what all builders of the model share.
 
     Attributes:
-        keep: Keeps what takes long to measure.
-        moments: Of layers' inputs, by what they were measured for; whoever measures them bounds what they take.
+        keep: Gives what was measured before under a name; else measures it, and keeps it in a file.
+        moments: Second moments of layers' inputs, by the layer's op index and the repairs of the model that was run.
+            The code that adds an entry bounds the memory of all.
     """
 
     def __init__(self, calibrated: CalibratedModel, samples: Samples | None = None, keep: Keep = keep_nothing) -> None:

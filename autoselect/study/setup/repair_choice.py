@@ -326,7 +326,11 @@ def seconds_expected(case: Case, settings: SearchSettings, pool: Workers, space:
 
 
 def _that_help(trier: _Trier, steps: Sequence[Sequence[Repairs]], listener: Listener) -> Repairs:
-    """The repairs that the steps keep: by their prices, if all together harm nothing; else each must harm nothing."""
+    """The repairs that help: in each step the one that lowers the price most.
+
+    If these together lower a score or take outputs further from float, the steps are taken once more, and only repairs
+    that do neither, beside those kept before them, are kept.
+    """
     chosen = _kept_by(trier, steps, lambda _repairs, _instead_of: True, lambda: listener(StepFinished(stage="repairs")))
     return chosen if not chosen or trier.is_harmless(chosen, ()) else _kept_by(trier, steps, trier.is_harmless)
 
@@ -337,7 +341,10 @@ def _kept_by(
     is_harmless: Callable[[Repairs, Repairs], bool],
     done: Callable[[], None] = lambda: None,
 ) -> Repairs:
-    """The repairs that the steps keep, given which may come instead of others; says when each step is done."""
+    """The repairs that are kept, step by step, given whether one choice may come instead of another.
+
+    ``done`` is called at the end of each step.
+    """
     chosen: Repairs = ()
     least = trier.price(chosen)
     for step in steps:
