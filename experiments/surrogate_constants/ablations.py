@@ -24,7 +24,7 @@ from run import Truth, chosen_cases, common_options, replay_of, searched
 from synthetic import CORNER, Synthetic, synthetic
 
 from autoselect.domain.pareto import hypervolume
-from autoselect.study.proposing import constants, hypervolume_gain, mutation
+from autoselect.study.proposing import constants, mutation
 from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.hypervolume_gain import Weight
 from autoselect.study.proposing.likeness import Likeness
@@ -64,7 +64,6 @@ MECHANISMS: dict[str, Patches] = {
         (Weight, "of", lambda self, losses: np.maximum(losses, 0.0)),
         (Weight, "of_spread", lambda self, spreads, losses: spreads),
     ],
-    "knots inside of steps": [(hypervolume_gain, "_knots", lambda x, steps: (x, steps))],
     "the Gaussian process": [(Surrogate, "_choose_kernel", lambda self, left, noise: None)],
     "its terms of units, op types and neighbours": [(constants, f"{n}_SD", 0.0) for n in ("UNIT", "TYPE", "PAIR")],
     "the choice of its scale and length": [(constants, "SCALES", (1.0,)), (constants, "LENGTHS", (0.3,))],

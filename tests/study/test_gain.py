@@ -123,7 +123,7 @@ def test_the_link_passes_through_rising_data() -> None:
     found = fit_link(x, y)
     assert [float(found.losses(at(v))[0, 3]) for v in x] == pytest.approx(y.tolist())
     assert float(found.losses(at(-1.0))[0, 3]) == pytest.approx(0.5)
-    assert float(found.losses(at(-9.0))[0, 3]) == 0.0
+    assert float(found.losses(at(-9.0))[0, 3]) == pytest.approx(0.0, abs=1e-12)
     assert found.deviations(at(-2.0)).tolist() == [[pytest.approx(0.69e-3)] * 7]
 
 
@@ -163,6 +163,18 @@ def test_ruined_candidates_do_not_say_how_scores_next_to_float_vary() -> None:
     latent = fit_link(x, y).latent(x, y, np.full(20, 0.0066))
     assert latent[1] < latent[4] - 0.002
     assert latent[5:] == pytest.approx(ruined, abs=0.02)
+
+
+def test_luck_at_its_end_does_not_make_the_link_steep() -> None:
+    """Forty scores next to float that say the same but for their noise, and four ruined candidates."""
+    rng, ends = np.random.default_rng(0), []
+    for _ in range(50):
+        x = np.concatenate([np.sort(rng.uniform(-7.8, -7.5, 40)), np.linspace(-2.0, 0.0, 4)])
+        y = np.concatenate([rng.normal(0.07, 0.05, 40), np.linspace(3.0, 8.0, 4)])
+        losses = fit_link(x, y).losses(Belief(x[[0, 20]], np.zeros(2)))[:, 3]
+        ends.append(losses[1] - losses[0])
+    assert 0.0 <= np.median(ends) < 0.01
+    assert np.quantile(ends, 0.9) < 0.02
 
 
 def test_a_long_step_is_flat_but_at_its_ends() -> None:

@@ -49,8 +49,6 @@ ABOVE_CAP = 30.0
 # The link from divergence to loss (hypervolume_gain).
 NEAR = 0.15
 """Candidates whose log divergences are so far apart still say something of each other's losses."""
-LONG_STEP = 4
-"""A step of the rising function keeps both its ends if it has at least so many candidates."""
 BELOW = 3.0
 """A divergence smaller by this much on the log scale than any seen is taken to lose nothing."""
 

@@ -19,7 +19,6 @@ from autoselect.study.proposing.surrogate import Belief
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
 _LEVELS = 24
 _GRID = 64
-_INNER = (0.1, 0.9)
 _EXACT_OBJECTIVES = 3
 """With more objectives the grid is coarse, or it would take too much memory."""
 _COARSE_EDGES = 24
@@ -101,8 +100,7 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
     x = np.concatenate([[log_divergences.min() - constants.BELOW], log_divergences[order]])
     y = np.concatenate([[min(0.0, float(losses.min()))], losses[order]])
     shares = np.ones(len(losses)) if weights is None else weights[order]
-    smooth = _rising(x, y, np.concatenate([[1.0], shares]))
-    xs, ys = _knots(x, smooth)
+    xs, ys = _rising(x, y, np.concatenate([[1.0], shares]))
     left = y[1:] - np.interp(x[1:], xs, ys)
     grid = np.linspace(x[0], x[-1], _GRID)
     spreads = np.sqrt(_variances(grid, x[1:], left**2, shares))
@@ -123,35 +121,22 @@ def _variances(grid: np.ndarray, x: np.ndarray, squares: np.ndarray, weights: np
     return found
 
 
-def _rising(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The rising step function of x that is nearest to y, at each x; shapes (n,)."""
-    _, place = np.unique(x, return_inverse=True)
+def _rising(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rising function that is nearest to the means of y around each x, as points to interpolate between.
+
+    A rising function of single values follows their noise where it ends: few values stand on the far side of its end.
+    First means around each place, then the rising function of them: Mammen (1991), "Estimating a smooth monotone
+    regression function", Annals of Statistics 19(2), compares both orders.
+    """
+    places, place = np.unique(x, return_inverse=True)
     together = np.bincount(place, weights)
-    steps = isotonic_regression(np.bincount(place, weights * y) / together, weights=together).x
-    return np.asarray(steps[place])
+    near = np.exp(-0.5 * ((places[:, None] - places[None, :]) / constants.NEAR) ** 2)
+    means = near @ np.bincount(place, weights * y) / (near @ together)
+    return places, np.asarray(isotonic_regression(means, weights=together).x)
 
 
 def _points(belief: Belief) -> np.ndarray:
     return np.asarray(belief.mean[:, None] + belief.deviation[:, None] * ndtri(_QUANTILES)[None, :])
-
-
-def _knots(x: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each step begins and ends: a staircase has no slope to go by, so a riser takes some of both steps.
-
-    These are the outermost points of a long step and half of a short one where the gap between the steps is up to three
-    times as wide as what it takes, and nothing from six times on: within a step losses were seen, in a gap none were.
-    """
-    blocks = np.split(x, np.flatnonzero(np.diff(steps)) + 1)
-    ends = np.array([(block[0], block[-1]) for block in blocks])
-    inner = np.array(
-        [np.quantile(block, _INNER) if len(block) >= constants.LONG_STEP else [block.mean()] * 2 for block in blocks]
-    )
-    moves, gaps = np.abs(inner - ends), ends[1:, 0] - ends[:-1, 1]
-    taken = moves[:-1, 1] + moves[1:, 0]
-    share = np.clip(2.0 - gaps / np.where(taken > 0.0, 3.0 * taken, 1.0), 0.0, 1.0)
-    ends[:-1, 1] -= share * moves[:-1, 1]
-    ends[1:, 0] += share * moves[1:, 0]
-    return ends.ravel(), np.repeat([steps[np.searchsorted(x, block[0])] for block in blocks], 2)
 
 
 @dataclass(frozen=True, slots=True)
