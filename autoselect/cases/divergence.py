@@ -12,6 +12,7 @@ import numpy as np
 
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.rule import Rule
 from autoselect.isolation.worker import kept
 from autoselect.scoring.channel_groups import ChannelGroup, channel_groups, power_shares, some_samples
 from autoselect.scoring.metric_base import in_reals
@@ -69,6 +70,11 @@ class Looked:
     shares: list[float]
     size_bytes: int
     is_whole: bool = True
+
+    def cost(self, rule: Rule) -> float:
+        """What its bytes and its error cost by the rule; the error is the geometric mean over samples."""
+        error = float(np.mean(np.log10(np.maximum(self.shares, _NO_ERROR)))) if self.shares else math.nan
+        return rule.price(penalty=0.0, size_bytes=self.size_bytes, fidelity=-10.0 * error)
 
 
 def log_prices(looked: Sequence[Looked]) -> np.ndarray:

@@ -329,7 +329,6 @@ class _Search:
 
     def _try_repairs(self) -> None:
         """Let the settings, and the manifest, have the sets of repairs that candidates may have."""
-        allowed = self.yardstick.allowed_drop
         settings = with_repairs(
             self.case,
             self.request.settings,
@@ -337,7 +336,7 @@ class _Search:
             Remembering(self.pool, self.folder.tried, self.request.user_code),
             self.clock,
             space=self.space,
-            allowed_drop=allowed,
+            rule=self.yardstick.rule,
         )
         self.request = _affording(replace(self.request, settings=settings), self.case, self.space)
         known = self.folder.read_manifest()

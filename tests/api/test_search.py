@@ -625,7 +625,7 @@ def test_a_demanded_score_is_a_limit_on_the_drop(tmp_path: Path, monkeypatch: py
     told: list[float] = []
 
     def with_repairs(*arguments: Any, **named: Any) -> Any:
-        told.append(named["allowed_drop"])
+        told.append(named["rule"].allowed_drop)
         return repair_choice.with_repairs(*arguments, **named)
 
     monkeypatch.setattr(search_run, "with_repairs", with_repairs)

@@ -23,6 +23,7 @@ from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.rule import Rule
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import TrialError, UsageError
 from autoselect.quantize.repairing import ranges
@@ -122,7 +123,8 @@ def decide(
     **others: Any,
 ) -> SearchSettings:
     settings = make_settings(repairs=repairs, **others)
-    return with_repairs(case, settings, direction, pool, lambda _: None, space=space, allowed_drop=allowed_drop)
+    rule = Rule(allowed_drop=allowed_drop, float_penalty=1.0, float_size_bytes=3500.0)
+    return with_repairs(case, settings, direction, pool, lambda _: None, space=space, rule=rule)
 
 
 BIAS, BOTH, ROUNDING = ("bias",), ("bias", "equalization"), "rounding-gptq"
@@ -155,6 +157,14 @@ def test_a_repair_is_worth_its_bytes(size: int, expected: tuple[str, ...], tmp_p
     """It leaves 0.91 of the power, 0.954 of the amplitude; a file larger by 5 % is no price for that."""
     pool = Pool({BIAS: 0.91})
     pool.sizes[BIAS] = size
+    assert decide(case(tmp_path), pool).repairs == expected
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.1, BIAS), (1e-3, ())], ids=["far", "near"])
+def test_next_to_float_error_is_worth_few_bytes(share: float, expected: tuple[str, ...], tmp_path: Path) -> None:
+    """A quarter of the error for 6 % more bytes is cheap at 10 dB; at 30 dB hardly anything is left of it."""
+    pool = Pool({(): share, BIAS: 0.75 * share})
+    pool.sizes[BIAS] = 1060
     assert decide(case(tmp_path), pool).repairs == expected
 
 

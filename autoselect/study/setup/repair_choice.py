@@ -23,12 +23,14 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import Recipe, node_ranges, split_repair
 from autoselect.domain.repair_sets import Repairs
+from autoselect.domain.rule import Rule
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.quantize.repairing import ranges, weight_rounding
+from autoselect.study.proposing.problem import NO_RULE
 from autoselect.study.setup.baselines import all_in_16_bits, recipe_for
 
 K = TypeVar("K")
@@ -99,7 +101,7 @@ class _Trier:
     direction: Direction
     stand_ins: Sequence[_StandIn]
     whole: _StandIn
-    allowed_drop: float
+    rule: Rule
     scores: dict[Repairs, list[_Score]] = field(default_factory=dict)
     known: dict[Repairs, Sequence[Looked]] = field(default_factory=dict)
 
@@ -133,6 +135,19 @@ class _Trier:
             return None
         return [[one.shares for one in looked], [one.size_bytes for one in looked], _WORTH]
 
+    def is_worth_its_bytes(self, repairs: Repairs, instead_of: Repairs) -> bool:
+        """Whether a model costs no more by :meth:`Rule.price` with these repairs than with others, if both are known.
+
+        The price of :meth:`prices` is a product: next to float it pays bytes for error that no longer counts.
+        """
+        before, after = (self._cost(one) for one in (instead_of, repairs))
+        return not after > before
+
+    def _cost(self, repairs: Repairs) -> float:
+        """What bytes and error cost by the rule, the mean over the models; NaN where they were not measured."""
+        looked = self.known.get(repairs, ())
+        return fmean(one.cost(self.rule) for one in looked) if looked else math.nan
+
     def harms_none(self, repairs: Repairs, instead_of: Repairs) -> bool:
         """Whether scores on all search samples are no worse than with other repairs, as far as that can be told.
 
@@ -145,8 +160,8 @@ class _Trier:
         lost = 0.0
         for one, after, before in zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True):
             noise, fall = self._noise(after, before), before.value - after.value
-            noise = self.allowed_drop if math.isnan(noise) else noise
-            if after.value >= before.value - max(noise, _NOTICED * self.allowed_drop):
+            noise = self.rule.allowed_drop if math.isnan(noise) else noise
+            if after.value >= before.value - max(noise, _NOTICED * self.rule.allowed_drop):
                 continue
             if fall > _SURE * noise and one != self.whole:
                 return False
@@ -239,7 +254,7 @@ def with_repairs(
     listener: Listener,
     *,
     space: BoundSpace,
-    allowed_drop: float,
+    rule: Rule,
 ) -> SearchSettings:
     """The settings with the sets of repairs that candidates may have, so that the manifest holds them.
 
@@ -247,7 +262,8 @@ def with_repairs(
     and the union of these, which is ``repairs``. Three models stand for candidates of 8 bits: the all-integer one, that
     without the half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best
     SQNR in integers. The all-16-bit model stands for those of 16. Each step keeps the alternative that lowers the
-    divergence of their outputs most on a few search samples, by more than it enlarges the files. All that is kept must
+    divergence of their outputs most on a few search samples, by more than it enlarges the files and as far as the
+    recommendation counts it. All that is kept must
     not raise it on all search samples, and harm no score there: outputs may come nearer to float where the decision
     does not depend on them. If it fails that, each step must pass the same. Other ranges are first judged by the scores
     alone.
@@ -259,12 +275,12 @@ def with_repairs(
         pool: Where the models are built and run.
         listener: Is told of each step.
         space: Decides some nodes, and which have no 16-bit form.
-        allowed_drop: What a chosen model may lose, in the metric's units.
+        rule: What a chosen model may lose, and what bytes and error cost.
     """
     if settings.repairs is not True:
         return settings.model_copy(update={"repairs": settings.repairs or ()})
     settings = settings.model_copy(update={"repairs": ()})
-    kinds = _kinds(case, settings, direction, pool, space, allowed_drop)
+    kinds = _kinds(case, settings, direction, pool, space, rule)
     listener(StageStarted(stage="repairs", total=sum(len(steps) for _, steps in kinds.values())))
     found: dict[str, Repairs] = {"none": ()}
     found |= {kind: _that_help(trier, steps, listener) for kind, (trier, steps) in kinds.items()}
@@ -276,7 +292,7 @@ _Steps = Sequence[Sequence[Repairs]]
 
 
 def _kinds(
-    case: Case, settings: SearchSettings, direction: Direction, pool: Workers, space: BoundSpace, allowed_drop: float
+    case: Case, settings: SearchSettings, direction: Direction, pool: Workers, space: BoundSpace, rule: Rule
 ) -> dict[str, tuple[_Trier, _Steps]]:
     """Who tries repairs for candidates of each width, and in which steps."""
     eight = [_StandIn(space.pin(nodes)) for nodes in _stand_ins(case.layers)]
@@ -292,7 +308,7 @@ def _kinds(
                 direction=direction,
                 stand_ins=list(dict.fromkeys(stand_ins)),
                 whole=stand_ins[0],
-                allowed_drop=allowed_drop,
+                rule=rule,
             ),
             steps,
         )
@@ -315,7 +331,7 @@ def seconds_expected(case: Case, settings: SearchSettings, pool: Workers, space:
         do([repairs])
         return time.perf_counter() - begun
 
-    for trier, steps in _kinds(case, settings, "maximize", pool, space, 0.0).values():
+    for trier, steps in _kinds(case, settings, "maximize", pool, space, NO_RULE).values():
         trier.prices([()])  # It reads what all choices share.
         once, scored = timed(trier.prices, ("bias",)), timed(trier._score_all, ("bias",))
         rounded = timed(trier.prices, ("bias", weight_rounding.NAME))
@@ -350,7 +366,11 @@ def _kept_by(
     for step in steps:
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
         found = zip(trier.prices(candidates, chosen), candidates, strict=True)
-        better = sorted(pair for pair in found if pair[0] < _WORTH * least)
+        better = sorted(
+            (price, repairs)
+            for price, repairs in found
+            if price < _WORTH * least and trier.is_worth_its_bytes(repairs, chosen)
+        )
         raising = trier.raising_most(candidates, chosen) if step is _RANGES else None
         chosen = raising or next((repairs for _, repairs in better if is_harmless(repairs, chosen)), chosen)
         least = trier.price(chosen)
