@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from autoselect.domain.rule import Rule, Standing
 
@@ -23,7 +23,9 @@ def default_drop(metric: str, float_score: float) -> float:
     return DEFAULT_DROPS.get(metric, DEFAULT_DROP_SHARE * abs(float_score))
 
 
-def named_picks(members: Sequence[Standing], rule: Rule) -> Mapping[str, str]:
+def named_picks(
+    members: Sequence[Standing], rule: Rule, contradicted: Collection[str] = ()
+) -> Mapping[str, str]:
     """Choose the picks; one member may be several of them.
 
     * ``recommended``: see :class:`autoselect.domain.rule.Rule`.
@@ -34,19 +36,22 @@ def named_picks(members: Sequence[Standing], rule: Rule) -> Mapping[str, str]:
     Args:
         members: The front's.
         rule: Of the run.
+        contradicted: Ids of members that held-out samples contradict: only ``integer`` may be one of these, and all may
+            where no other member is left.
 
     Returns:
         Member id by pick name; empty without members.
     """
     if not members:
         return {}
-    chosen, fewest = rule.recommended(members), min(m.left_ops for m in members)
+    sound = [m for m in members if m.id not in contradicted] or members
+    chosen, fewest = rule.recommended(sound), min(m.left_ops for m in members)
     likely = max(SURE, rule.chance_to_break(chosen))
     return {
         "recommended": chosen.id,
-        "accurate": min(members, key=lambda m: (m.risk, -m.fidelity, m.penalty, m.size_bytes, m.id)).id,
+        "accurate": min(sound, key=lambda m: (m.risk, -m.fidelity, m.penalty, m.size_bytes, m.id)).id,
         "compact": min(
-            (m for m in members if rule.chance_to_break(m) <= likely),
+            (m for m in sound if rule.chance_to_break(m) <= likely),
             key=lambda m: (m.size_bytes, m.penalty, m.risk, m.id),
         ).id,
         "integer": rule.recommended(m for m in members if m.left_ops == fewest).id,

@@ -112,6 +112,16 @@ class Rule:
             return 1.0 - 0.5 * allowed / max(standing.drop, allowed)
         return _NORMAL.cdf(-self._room(standing))
 
+    def is_contradicted(self, drop: float, low: float | None) -> bool:
+        """Whether samples that chose nothing say that a candidate breaks the limit.
+
+        Args:
+            drop: What it loses on these samples, in the metric's units.
+            low: The lower end of the interval of that loss; None where it is not known: the loss then has to exceed the
+                limit by more than the limit.
+        """
+        return drop > 2.0 * self.allowed_drop if low is None else low > self.allowed_drop
+
     def price(self, *, penalty: float, size_bytes: float, fidelity: float = math.inf) -> float:
         """What a candidate costs that keeps the limit, in float's penalties.
 
@@ -136,7 +146,11 @@ class Rule:
         Args:
             standings: At least one.
         """
-        return min(standings, key=lambda s: (self.cost(s), s.penalty, s.id))
+        return min(standings, key=self.order)
+
+    def order(self, standing: Standing) -> tuple[float, float, str]:
+        """Sort key by preference: the recommended candidate comes first."""
+        return self.cost(standing), standing.penalty, standing.id
 
     def _excess(self, standing: Standing) -> float:
         """What the candidate is expected to lose beyond the allowed drop."""

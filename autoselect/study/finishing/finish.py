@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -45,14 +47,30 @@ from autoselect.study.setup.target_rules import compiler_summary
 from autoselect.study.yardstick import Yardstick
 
 
+_NOTHING_HELDOUT: Mapping[str, Heldout] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """The members that are shown, the picks by name, how sure the recommended one is, and what was found on chips."""
+    """Which members are shown, and which of them are picks.
+
+    Attributes:
+        front: The members that are shown.
+        judged: The same with the chips' scores, where these differ: picks go by them.
+        picks: Ids by name.
+        confidence: How sure the recommended one is.
+        chips: What was found on chips.
+        contradicted: The members that were recommended until held-out samples contradicted them, in that order.
+        is_all_contradicted: Whether held-out samples leave none.
+    """
 
     front: list[TrialRecord]
+    judged: list[TrialRecord]
     picks: dict[str, str]
     confidence: certainty.Confidence | None
     chips: Sequence[on_chip.OnChip] = ()
+    contradicted: Sequence[Scores] = ()
+    is_all_contradicted: bool = False
 
     @property
     def recommended(self) -> Scores | None:
@@ -99,7 +117,7 @@ class Finish:
         said = [*warnings_of(records), *_restored(wholes, root, pool, listener)]
         measured = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
         choice = self._chosen(measured, records, pool, listener)
-        front, picks = choice.front, choice.picks
+        front = choice.front
         heldout: dict[str, Heldout] = {}
         kernels: dict[str, OnKernels] = {}
         front_files.materialise(front, self.folder, root)
@@ -108,15 +126,17 @@ class Finish:
             listener(Warned(message=message))
         said += [message for chip in choice.chips for message in chip.messages]
         if pool is not None:
-            heldout, kernels, failures = self._checked(front, references, choice.recommended, pool, listener)
-            said += failures
+            heldout, said_of_it = self._heldout(front, references, choice.recommended, pool, listener)
+            choice = self._reconsidered(choice, heldout, link, records)
+            kernels, failures = self._checked(front, references, choice.recommended, pool, listener)
+            said += said_of_it + failures
         hidden = self._hidden(choice.recommended, pool, listener)
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
-            picks = self._picks(front, link)
+            choice = replace(choice, front=front, picks=self._picks(front, link, heldout))
         listener(StageStarted(stage="write"))
-        ids = {r.id for r in measured.members}
+        ids, picks = {r.id for r in measured.members}, choice.picks
         result.write_tables(
             self.folder,
             metric,
@@ -131,8 +151,9 @@ class Finish:
         on_chip.write_chip_table(self.folder.chip, choice.chips)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
-        status = "interrupted" if pool is None else "complete" if measured.feasible else "nothing_feasible"
-        summary = self._summary(status, records, references, heldout, replace(choice, front=front, picks=picks))
+        is_met = measured.feasible and not choice.is_all_contradicted
+        status = "interrupted" if pool is None else "complete" if is_met else "nothing_feasible"
+        summary = self._summary(status, records, references, heldout, choice)
         early = [f"Ended early: {ended_early}."] if ended_early else []
         summary["verdict"] = " ".join([summary["verdict"], *hidden, *self._cut_off(pool), *early])
         summary |= {
@@ -167,14 +188,43 @@ class Finish:
         steps = self._steps(whole_front)
         front = front_members.worth_reading(whole_front, self.objectives, named, steps, link)
         if pool is None or not self._target.asks_compiler:
-            return _Choice(front=front, picks=picks, confidence=confidence)
+            return _Choice(front=front, judged=front, picks=picks, confidence=confidence)
         front, chips = self._on_chips(front, _whole_baselines(records), pool, listener)
         judged, ids = on_chip.by_chips(front, chips), {r.id for r in front}
         differ = any(ids & set(chip.unlike_cpu) for chip in chips)  # Rows to draw again are the CPU's.
         resampling = None if differ else pool
         confidence = certainty.confidence_of(judged, scored, self.yardstick, root, resampling, unknown)
         picks = self._picks(judged, link)
-        return _Choice(front=front, picks=picks, confidence=confidence, chips=chips)
+        return _Choice(front=front, judged=judged, picks=picks, confidence=confidence, chips=chips)
+
+    def _reconsidered(
+        self, choice: _Choice, heldout: Mapping[str, Heldout], link: Link | None, records: Sequence[TrialRecord]
+    ) -> _Choice:
+        """The choice without members that held-out samples contradict, if the recommended one is such a member."""
+        contradicted = self._contradicted(choice.judged, heldout)
+        if choice.picks.get("recommended") not in contradicted:
+            return choice
+        rule, root = self.yardstick.rule, self.case.files.root
+        standings = sorted(certainty.standings_of(choice.judged, link), key=rule.order)
+        left = [r for r in choice.judged if r.id not in contradicted]
+        before = itertools.takewhile(lambda s: s.id in contradicted, standings)
+        scored = scores_of(distinct(records))
+        return replace(
+            choice,
+            picks=self._picks(choice.judged, link, heldout),
+            confidence=certainty.confidence_of(left or choice.judged, scored, self.yardstick, root, None),
+            contradicted=[s for standing in before for s in scores_of(choice.judged) if s.sha256[:10] == standing.id],
+            is_all_contradicted=not left,
+        )
+
+    def _contradicted(self, front: Sequence[TrialRecord], heldout: Mapping[str, Heldout]) -> set[str]:
+        """Ids of the members of which held-out samples say that they break the limit."""
+        rule, measured = self.yardstick.rule, {r.id: heldout.get(r.scores.sha256) for r in front if r.scores}
+        return {
+            id_
+            for id_, own in measured.items()
+            if own is not None and own.drop is not None and rule.is_contradicted(own.drop, own.drop_low)
+        }
 
     def _on_chips(
         self,
@@ -200,6 +250,28 @@ class Finish:
     def _target(self) -> Target:
         return read_target(self.settings.target)
 
+    def _heldout(
+        self,
+        front: Sequence[TrialRecord],
+        references: Sequence[Reference],
+        recommended: Scores | None,
+        pool: Workers,
+        listener: Listener,
+    ) -> tuple[dict[str, Heldout], list[str]]:
+        """What the held-out samples say, and warnings, which the listener has been told."""
+        heldout, failures = rescoring.score_heldout(
+            [*(r.sha256 for r in references), *_named(front)],
+            recommended.sha256 if recommended else "",
+            self.case,
+            self.objectives[0].direction,
+            pool,
+            self.settings.trial_timeout,
+            listener,
+        )
+        for message in failures:
+            listener(Warned(message=message))
+        return heldout, failures
+
     def _checked(
         self,
         front: Sequence[TrialRecord],
@@ -207,33 +279,22 @@ class Finish:
         recommended: Scores | None,
         pool: Workers,
         listener: Listener,
-    ) -> tuple[dict[str, Heldout], dict[str, OnKernels], list[str]]:
-        """Whether outputs repeat and are those of the kernels, and what the held-out samples say.
-
-        The third are warnings, which the listener has been told.
-        """
-        chosen = recommended.sha256 if recommended else ""
+    ) -> tuple[dict[str, OnKernels], list[str]]:
+        """Whether outputs repeat and are those of the kernels, and warnings, which the listener has been told."""
         members, curing = _named(front), cured.start_cures(self.case, self.settings, pool)
         known = {r.sha256 for r in references if r.name in ("float", "fiq")}
         unknown = {sha: name for sha, name in members.items() if sha not in known}
         warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener, have_run=True))
-        heldout, failures = rescoring.score_heldout(
-            [*(r.sha256 for r in references), *members],
-            chosen,
-            self.case,
-            self.objectives[0].direction,
-            pool,
-            self.settings.trial_timeout,
-            listener,
-        )
+        failures = list[str]()
         if recommended is not None:
             failures += rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
         failures += cured.write_cures(curing, self.folder)
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))
+        chosen = recommended.sha256 if recommended else ""
         kernels, unlike = confirmed_on_kernels(self.case.files.root, members, chosen, pool, listener)
-        return heldout, kernels, warnings + failures + unlike
+        return kernels, warnings + failures + unlike
 
     def _hidden(self, recommended: Scores | None, pool: Workers | None, listener: Listener) -> list[str]:
         """What the closeness of the recommended model's whole outputs, and its mean over samples, hides."""
@@ -248,8 +309,11 @@ class Finish:
             return ()
         return clipping_of(self.case.files.root, pool, self.settings)
 
-    def _picks(self, front: Sequence[TrialRecord], link: Link | None) -> dict[str, str]:
-        return dict(named_picks(certainty.standings_of(front, link), self.yardstick.rule))
+    def _picks(
+        self, front: Sequence[TrialRecord], link: Link | None, heldout: Mapping[str, Heldout] = _NOTHING_HELDOUT
+    ) -> dict[str, str]:
+        standings = certainty.standings_of(front, link)
+        return dict(named_picks(standings, self.yardstick.rule, self._contradicted(front, heldout)))
 
     def _steps(self, front: Sequence[TrialRecord]) -> dict[str, float]:
         """The least distance between members that are shown, by objective; other objectives are not thinned."""
@@ -277,6 +341,7 @@ class Finish:
                 picks={name: r.scores for name, id_ in picks.items() for r in front if r.id == id_ and r.scores},
                 confidence=confidence,
                 heldout=heldout,
+                contradicted=choice.contradicted,
                 samples=self.case.counts.get("search", 0),
                 feasible=status != "nothing_feasible",
                 wide=_wide(front, picks.get("recommended", "")),
@@ -299,6 +364,7 @@ class Finish:
             "references": result.reference_summary(references, metric, heldout, self.settings.cost_columns),
             "picks": picks,
             "allowed_drop": self.yardstick.allowed_drop,
+            "contradicted": [s.sha256[:10] for s in choice.contradicted],
             "recommended": None if confidence is None else _plain(confidence),
             "counts": _counts(records),
             "unlike_forecast": len(unlike_forecasts(records)),

@@ -47,6 +47,7 @@ class Findings:
         picks: Scores by pick name; empty if nothing was scored.
         confidence: Likewise.
         heldout: By hash.
+        contradicted: Models that would be recommended if held-out samples did not contradict them, the preferred first.
         samples: Of the search; 0 with an evaluator.
         feasible: Whether a candidate meets the user's limits.
         other_state: As :func:`other_state` says.
@@ -73,6 +74,7 @@ class Findings:
     chip: str = ""
     on_chip: Sequence[str] = ()
     is_member_unlike: bool = False
+    contradicted: Sequence[Scores] = ()
 
     @property
     def costs(self) -> str:
@@ -98,6 +100,7 @@ def sentences(found: Findings) -> list[str]:
     named = [r for r in found.references if r.name in ("float", "fiq", REPAIRED)]
     unseen = all(sha in found.heldout for sha in (own.sha256, *(r.sha256 for r in named)))
     parts = [
+        *_contradicted(found, own),
         *(found.on_chip if found.is_member_unlike else ()),
         *_recommended(found, own, confidence, unseen),
         _whole_models(found, named, unseen),
@@ -226,6 +229,24 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
         return [f"Recommended is {confidence.id}: {outcome}.", *further]
     closest = f"Of those that come closest, {confidence.id} is recommended: {outcome}."
     return ["No candidate meets all limits.", closest, *further]
+
+
+def _contradicted(found: Findings, own: Scores) -> list[str]:
+    """That held-out samples contradict what the search samples recommend; empty if they do not."""
+    if not found.contradicted:
+        return []
+    first, limit = found.contradicted[0], asked(found.yardstick.allowed_drop, found.metric)
+    others = counted(len(found.contradicted) - 1, "other model")
+    more = f" So they do {others} that would be preferred." if len(found.contradicted) > 1 else ""
+    if own.sha256 in {s.sha256 for s in found.contradicted}:
+        outcome = "They contradict every other model of the front, too."
+    else:
+        outcome = "The recommended model is the next one that they do not contradict."
+    loss = _loss(first, found.heldout.get(first.sha256), found)
+    return [
+        f"The held-out samples contradict what the search samples recommend: {first.sha256[:10]} {loss} there; {limit}.",
+        f"{outcome}{more} Held-out samples have now chosen, so none are untouched: check the model on others.",
+    ]
 
 
 def _pieces(found: Findings, own: Scores) -> str:
