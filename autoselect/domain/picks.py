@@ -23,9 +23,7 @@ def default_drop(metric: str, float_score: float) -> float:
     return DEFAULT_DROPS.get(metric, DEFAULT_DROP_SHARE * abs(float_score))
 
 
-def named_picks(
-    members: Sequence[Standing], rule: Rule, contradicted: Collection[str] = ()
-) -> Mapping[str, str]:
+def named_picks(members: Sequence[Standing], rule: Rule, contradicted: Collection[str] = ()) -> Mapping[str, str]:
     """Choose the picks; one member may be several of them.
 
     * ``recommended``: see :class:`autoselect.domain.rule.Rule`.

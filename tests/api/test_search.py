@@ -27,6 +27,7 @@ from autoselect.study import run as search_run
 from autoselect.study.finishing import certainty
 from autoselect.study.setup import probing, repair_choice
 from autoselect.study.setup import problem as outlook
+from autoselect.tflite.runner import Runner
 
 OBJECTIVES = ["accuracy", "size_bytes", "penalty"]
 
@@ -491,6 +492,46 @@ def test_an_evaluator_of_ones_own(tmp_path: Path, evaluator: Any, has_heldout: b
     if not isinstance(evaluator, str):
         with pytest.raises(RunFolderError, match="live evaluator"):
             autoselect.resume(run.directory)
+
+
+def lenient_hits(runner: Any, *, split: str) -> float:
+    """A number in which a miss of a search sample hardly shows."""
+    found = evaluator_of_parts(runner, split=split)
+    return found if split == "heldout" else 0.99 + 0.01 * found
+
+
+def test_what_held_out_samples_contradict_is_not_recommended(tmp_path: Path) -> None:
+    run = pump.search(tmp_path / "run", **UNSEEN, evaluator=lenient_hits)
+    front = run.front.set_index("id")
+    chosen, contradicted = front.loc[run.picks["recommended"]], front.loc[run.summary["contradicted"]]
+    assert (contradicted["drop"] <= 0.02).all()  # By the search samples they are better.
+    assert (contradicted["heldout_drop"] > 0.04).all()
+    assert chosen["heldout_drop"] <= 0.04
+    assert run.status == "complete"
+    assert run.summary["headline"].startswith("The held-out samples contradict what the search samples recommend:")
+    assert contradicted.index[0] in run.summary["headline"]
+    assert run.picks["integer"] in contradicted.index
+
+
+UNSEEN = {"evaluation": None, "heldout": None, "trials": 12, "early_exit": False, "max_drop": 0.02}
+
+
+def strict_hits(runner: Any, *, split: str) -> float:
+    """The same; held out, only a model that answers like the float one has hits."""
+    if split == "search":
+        return lenient_hits(runner, split=split)
+    both, windows = (runner, Runner(pump.MODEL_PATH.read_bytes())), pump.HELDOUT[0][:20]
+    own, of_float = ([next(iter(run({"window": w[np.newaxis]}).values())) for w in windows] for run in both)
+    return float(np.allclose(own, of_float, atol=1e-7))
+
+
+def test_if_held_out_samples_contradict_all_members_no_model_meets_the_limits(tmp_path: Path) -> None:
+    """Float is too large to be one."""
+    run = pump.search(tmp_path / "run", **UNSEEN, evaluator=strict_hits, max_size=45_000)
+    assert (run.front["heldout_drop"] > 0.04).all()
+    assert run.status == "nothing_feasible"
+    assert set(run.summary["contradicted"]) == set(run.front["id"])
+    assert "They contradict every other model of the front, too." in run.summary["verdict"]
 
 
 def each_hit(runner: Any, *, split: str) -> list[bool]:

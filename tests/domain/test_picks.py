@@ -158,3 +158,15 @@ def test_the_default_drop_is_a_hundredth_of_what_the_metric_measures(
 ) -> None:
     assert default_drop(metric, score) == pytest.approx(expected)
     assert default_drop("kl_divergence", 0.0) > 0.0
+
+
+def test_only_the_integer_pick_may_be_contradicted() -> None:
+    members = [INTEGER, MIXED, FLOAT]
+    assert dict(named_picks(members, RULE, {"mixed"})) == {
+        "recommended": "float",
+        "accurate": "float",
+        "compact": "float",
+        "integer": "integer",
+    }
+    assert named_picks(members, RULE, {"integer", "mixed"})["integer"] == "integer"
+    assert named_picks(members, RULE, {m.id for m in members}) == named_picks(members, RULE)

@@ -208,3 +208,14 @@ def test_the_example_of_the_documentation_is_worked_by_the_rule() -> None:
 
 def _price(one: Standing) -> float:
     return RULE.price(penalty=one.penalty, size_bytes=one.size_bytes, fidelity=one.fidelity)
+
+
+@pytest.mark.parametrize(
+    ("drop", "low", "is_contradicted"),
+    [(0.05, 0.011, True), (0.05, 0.01, False), (0.05, -0.1, False), (0.021, None, True), (0.02, None, False)],
+)
+def test_held_out_samples_contradict_by_their_interval_or_by_more_than_the_limit(
+    drop: float, low: float | None, is_contradicted: bool
+) -> None:
+    rule = Rule(allowed_drop=0.01, float_penalty=100.0, float_size_bytes=1000.0)
+    assert rule.is_contradicted(drop, low) == is_contradicted

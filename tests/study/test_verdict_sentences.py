@@ -181,6 +181,36 @@ def test_of_a_model_that_is_mostly_float_it_is_said_what_integers_cost(
     assert ("Most of its work" in said) == bool(told)
 
 
+@pytest.mark.parametrize(
+    ("contradicted", "outcome"),
+    [
+        (["b"], "The recommended model is the next one that they do not contradict. Held-out samples have"),
+        (["b", "c"], "do not contradict. They also contradict 1 other model that would be preferred."),
+        (["b", "a"], "They contradict every other model of the front, too."),
+    ],
+    ids=["the next", "the third", "none is left"],
+)
+def test_the_verdict_begins_with_what_held_out_samples_contradict(contradicted: list[str], outcome: str) -> None:
+    found = verdict.Findings(
+        metric="accuracy",
+        yardstick=YARDSTICK,
+        references=[],
+        picks={"recommended": scores(0.0, 7, 1, 0.5)},
+        confidence=confidence(True, 0.01, None, (math.nan, None), 0.0, (None, None)),
+        heldout={"b" * 40: Heldout(score=0.8, low=0.7, high=0.9, drop=0.1, drop_low=0.05, drop_high=0.15)},
+        samples=100,
+        feasible=len(contradicted) == 1,
+        contradicted=[scores(0.0, 7, 1, 0.5, letter) for letter in contradicted],
+    )
+    first, second, *_ = verdict.sentences(found)
+    assert first == (
+        "The held-out samples contradict what the search samples recommend: bbbbbbbbbb loses 10.0 points (95 % "
+        "interval: 5.0 points to 15.0 points lost) there; the limit is 0.9 points."
+    )
+    assert outcome in second
+    assert "none are untouched" in second
+
+
 def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
     drops = {"drop": 173.3, "drop_low": 148.0, "drop_high": 174.6}
     found = verdict.Findings(

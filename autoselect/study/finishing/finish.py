@@ -46,7 +46,6 @@ from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_u
 from autoselect.study.setup.target_rules import compiler_summary
 from autoselect.study.yardstick import Yardstick
 
-
 _NOTHING_HELDOUT: Mapping[str, Heldout] = MappingProxyType({})
 
 
@@ -118,18 +117,15 @@ class Finish:
         measured = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
         choice = self._chosen(measured, records, pool, listener)
         front = choice.front
-        heldout: dict[str, Heldout] = {}
-        kernels: dict[str, OnKernels] = {}
         front_files.materialise(front, self.folder, root)
         said += measured.messages
         for message in said:
             listener(Warned(message=message))
         said += [message for chip in choice.chips for message in chip.messages]
-        if pool is not None:
-            heldout, said_of_it = self._heldout(front, references, choice.recommended, pool, listener)
-            choice = self._reconsidered(choice, heldout, link, records)
-            kernels, failures = self._checked(front, references, choice.recommended, pool, listener)
-            said += said_of_it + failures
+        heldout, failures = self._heldout(front, references, choice.recommended, pool, listener)
+        choice = self._reconsidered(choice, heldout, measured.unknown, records)
+        kernels, unlike = self._checked(front, references, choice.recommended, pool, listener)
+        said += failures + unlike
         hidden = self._hidden(choice.recommended, pool, listener)
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
@@ -198,21 +194,25 @@ class Finish:
         return _Choice(front=front, judged=judged, picks=picks, confidence=confidence, chips=chips)
 
     def _reconsidered(
-        self, choice: _Choice, heldout: Mapping[str, Heldout], link: Link | None, records: Sequence[TrialRecord]
+        self,
+        choice: _Choice,
+        heldout: Mapping[str, Heldout],
+        unknown: Mapping[str, certainty.Unknown],
+        records: Sequence[TrialRecord],
     ) -> _Choice:
         """The choice without members that held-out samples contradict, if the recommended one is such a member."""
         contradicted = self._contradicted(choice.judged, heldout)
         if choice.picks.get("recommended") not in contradicted:
             return choice
-        rule, root = self.yardstick.rule, self.case.files.root
-        standings = sorted(certainty.standings_of(choice.judged, link), key=rule.order)
+        scored, root = scores_of(distinct(records)), self.case.files.root
+        link = certainty.link_of(scored)
+        standings = sorted(certainty.standings_of(choice.judged, link), key=self.yardstick.rule.order)
         left = [r for r in choice.judged if r.id not in contradicted]
         before = itertools.takewhile(lambda s: s.id in contradicted, standings)
-        scored = scores_of(distinct(records))
         return replace(
             choice,
             picks=self._picks(choice.judged, link, heldout),
-            confidence=certainty.confidence_of(left or choice.judged, scored, self.yardstick, root, None),
+            confidence=certainty.confidence_of(left or choice.judged, scored, self.yardstick, root, None, unknown),
             contradicted=[s for standing in before for s in scores_of(choice.judged) if s.sha256[:10] == standing.id],
             is_all_contradicted=not left,
         )
@@ -255,10 +255,12 @@ class Finish:
         front: Sequence[TrialRecord],
         references: Sequence[Reference],
         recommended: Scores | None,
-        pool: Workers,
+        pool: Workers | None,
         listener: Listener,
     ) -> tuple[dict[str, Heldout], list[str]]:
         """What the held-out samples say, and warnings, which the listener has been told."""
+        if pool is None:
+            return {}, []
         heldout, failures = rescoring.score_heldout(
             [*(r.sha256 for r in references), *_named(front)],
             recommended.sha256 if recommended else "",
@@ -277,10 +279,12 @@ class Finish:
         front: Sequence[TrialRecord],
         references: Sequence[Reference],
         recommended: Scores | None,
-        pool: Workers,
+        pool: Workers | None,
         listener: Listener,
     ) -> tuple[dict[str, OnKernels], list[str]]:
         """Whether outputs repeat and are those of the kernels, and warnings, which the listener has been told."""
+        if pool is None:
+            return {}, []
         members, curing = _named(front), cured.start_cures(self.case, self.settings, pool)
         known = {r.sha256 for r in references if r.name in ("float", "fiq")}
         unknown = {sha: name for sha, name in members.items() if sha not in known}

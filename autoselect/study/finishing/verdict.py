@@ -237,14 +237,15 @@ def _contradicted(found: Findings, own: Scores) -> list[str]:
         return []
     first, limit = found.contradicted[0], asked(found.yardstick.allowed_drop, found.metric)
     others = counted(len(found.contradicted) - 1, "other model")
-    more = f" So they do {others} that would be preferred." if len(found.contradicted) > 1 else ""
+    more = f" They also contradict {others} that would be preferred." if len(found.contradicted) > 1 else ""
     if own.sha256 in {s.sha256 for s in found.contradicted}:
         outcome = "They contradict every other model of the front, too."
     else:
         outcome = "The recommended model is the next one that they do not contradict."
     loss = _loss(first, found.heldout.get(first.sha256), found)
     return [
-        f"The held-out samples contradict what the search samples recommend: {first.sha256[:10]} {loss} there; {limit}.",
+        f"The held-out samples contradict what the search samples recommend: {first.sha256[:10]} {loss} there; "
+        f"{limit}.",
         f"{outcome}{more} Held-out samples have now chosen, so none are untouched: check the model on others.",
     ]
 
