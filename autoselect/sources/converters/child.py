@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import runpy
 import sys
 from collections.abc import Iterable
@@ -20,6 +21,8 @@ from typing import Any
 
 _MOST_VALUES_BYTES = 1 << 29
 """Of values in between that are kept, to find nodes by."""
+_IMAGES = "calibration_image_sample_data_20x128x128x3_float32.npy"
+"""Where onnx2tf 1 looks for images to compare on, before it downloads some."""
 _PACKAGES = {
     "onnx": ("onnx2tf", "onnx", "onnxruntime", "onnxsim", "tensorflow", "ai-edge-litert"),
     "torch": ("litert-torch", "torch", "ai-edge-litert"),
@@ -69,8 +72,10 @@ def convert(request: dict[str, Any]) -> dict[str, Any]:
     if request["kind"] == "torch":
         _Torch(Path(request["model"])).convert(out / "model_float32.tflite")
     else:
+        import numpy as np
         import onnxruntime  # noqa: F401  # onnx2tf loads it late, and then its own libraries are in its way
 
+        np.save(_IMAGES, np.random.default_rng(0).random((20, 128, 128, 3), np.float32))
         sys.argv = ["onnx2tf", "-i", "prepared.onnx", "-o", str(out), *request["options"]]
         try:
             runpy.run_module("onnx2tf", run_name="__main__")
@@ -105,7 +110,8 @@ class _Onnx:
             sizes = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in kind.shape.dim]
             inputs.append({"name": one.name, "sizes": sizes, "dtype": _dtype(helper, kind.elem_type)})
         ways: list[list[str]] = [[], ["-eru"]]
-        if importlib.util.find_spec("tensorflow") is not None:
+        has_backends = not importlib.metadata.version("onnx2tf").startswith("1.")
+        if has_backends and importlib.util.find_spec("tensorflow") is not None:
             ways.append(["-tb", "tf_converter"])
         opset = {one.domain or "ai.onnx": one.version for one in self.model.opset_import}
         foreign = [(node.domain, node.op_type, node.name or node.output[0]) for node in graph.node if _is_foreign(node)]
@@ -172,6 +178,8 @@ class _Onnx:
             model = simplified
         except Exception as exc:  # noqa: BLE001  # It is native code of another; the model is taken as it is.
             note = f"not simplified: {str(exc).splitlines()[:1]}"
+        for node in model.graph.node:  # TensorFlow takes only these as the name of a scope.
+            node.name = re.sub(r"^[^A-Za-z0-9.]|[^\w./>-]", "_", node.name, flags=re.ASCII)
         onnx.save(model, "prepared.onnx")
         return note
 

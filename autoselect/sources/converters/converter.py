@@ -208,8 +208,9 @@ class Converter:
     def _refuse_missing(self, python: str, missing: str, error: str) -> NoReturn:
         what, tool, command = _TOOLS[self.kind]
         raise UsageError(
-            f"Converting {what} needs {tool}, and {python} does not have {missing} ({error}). Install it in an "
-            f"environment of its own: {command}. Then name it: --converter-python converter/bin/python."
+            f"Converting {what} needs {tool}, and {python} does not have {missing} ({error}). Install it beside "
+            f"autoselect: pip install 'autoselect[{self.kind}]'. Or in an environment of its own: {command}. Then name "
+            f"it: --converter-python converter/bin/python, or {VARIABLE} for commands without this option."
         )
 
 
