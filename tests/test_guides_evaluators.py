@@ -140,7 +140,7 @@ def test_the_voice_detectors_guide_feeds_the_state_back(guide: Guide) -> None:
     waves = rng.normal(size=(3, 1536)).astype(np.float32)
     for part in ("calibration", "search", "heldout"):
         np.savez(f"{part}.npz", waves=waves, voiced=np.array([[True, True, False]] * 3))
-    (windows, voiced), *_ = module.recordings("search")
+    (windows, _), *_ = module.recordings("search")
     assert windows.shape == (3, 1, 576)
     np.testing.assert_array_equal(windows[1, 0], waves[0, 512 - 64 : 1024])
     assert [set(one) for one in module.steps()] == [{"input", "state"}, {"input"}, {"input"}] * 3

@@ -16,13 +16,13 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-import nets
+import nets  # found by the path above
 
 HEAD = (
     "| model | package | converted by | s | equal to its source, dB | ops | named | nodes | all-integer, dB | "
     "recommended, dB | float ops | penalty | trials | search, s |"
 )
-AMOUNTS = ("samples", "trials", "search_seconds", "seconds")
+AMOUNTS = ("samples", "trials")
 
 
 def examined(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def examined(name: str, options: argparse.Namespace) -> dict[str, Any]:
     sheet = options.output / "sheet.json"
     sheet.unlink(missing_ok=True)
     command = [sys.executable, str(HERE / "examine.py"), name, "--output", str(sheet)]
-    for key in ("onnx_python", "torch_python", *AMOUNTS[:3]):
+    for key in ("onnx_python", "torch_python", "search_seconds", *AMOUNTS):
         command += [f"--{key.replace('_', '-')}", str(getattr(options, key))]
     begun, ended = time.perf_counter(), None
     with (options.output / "log.txt").open("ab") as log:

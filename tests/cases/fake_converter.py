@@ -43,12 +43,21 @@ if task == "run":
     from autoselect.tflite.runner import Runner
 
     runner = Runner((home / "truth.tflite").read_bytes(), preserve_all_tensors=True)
-    with np.load("samples.npz") as stored:
-        samples = [stored[f"0/{n}"] for n in range(request["samples"])]
     perm = told.get("perm", [0, 2, 3, 1])
-    rows = [next(iter(runner(sample.transpose(perm)).values())) for sample in samples]
-    np.savez("outputs.npz", **{f"0/{n}": row for n, row in enumerate(rows)})
-    runner(samples[0].transpose(perm))
+    with np.load("samples.npz") as stored:
+        samples = [
+            {
+                name: stored[f"{place}/{n}"].transpose(perm)
+                if stored[f"{place}/{n}"].ndim == 4
+                else stored[f"{place}/{n}"]
+                for place, name in enumerate(request["inputs"])
+            }
+            for n in range(request["samples"])
+        ]
+    names = {spec.key: name for spec, name in zip(runner.inputs, request["inputs"], strict=True)}
+    rows = [runner({key: sample[name] for key, name in names.items()}) for sample in samples]
+    np.savez("outputs.npz", **{f"{p}/{n}": one for n, row in enumerate(rows) for p, one in enumerate(row.values())})
+    runner({key: samples[0][name] for key, name in names.items()})
     values = {}
     for name, index in told["values"].items():
         value = runner.tensor(index)

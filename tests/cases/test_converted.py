@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -218,6 +219,23 @@ def test_free_sizes_come_from_samples_in_the_sources_layout(home: Home, load: Lo
     assert load(shapes={"image": (1, 3, 8, 8)}).notes
 
 
+def test_several_inputs_and_outputs_keep_the_sources_names(home: Home, load: Load) -> None:
+    source = zoo.two_inputs().float_model
+    (home.root / "truth.tflite").write_bytes(source)
+    home.way(0, source)
+    sizes = {"left": 6, "right": 4, "shift": 1}
+    order = [spec.shape[1] for spec in reader.read_interface(source).inputs]
+    named = sorted(sizes, key=lambda name: order.index(sizes[name]))
+    inputs = [{"name": name, "sizes": [1, sizes[name]], "dtype": "float32"} for name in named]
+    home.tell(describe=described(inputs=inputs, outputs=["one", "other"]), nodes=[], values={})
+    rng = np.random.default_rng(0)
+    found = load(calibration={name: rng.normal(size=(5, n)).astype(np.float32) for name, n in sizes.items()})
+    assert "equal bit for bit at 'one' and equal bit for bit at 'other'" in found.notes[0]
+    assert {spec.key: spec.shape for spec in reader.read_interface(found.content).inputs} == {
+        name: (1, n) for name, n in sizes.items()
+    }
+
+
 def test_what_was_converted_is_not_converted_again(home: Home, load: Load) -> None:
     first = load()
     second = load()
@@ -364,3 +382,45 @@ def test_a_live_onnx_model_is_its_bytes() -> None:
             return ONNX
 
     assert load_source(ModelProto()).model == ONNX
+
+
+def a_module(
+    monkeypatch: pytest.MonkeyPatch, copied: Exception | None = None, exported: Exception | None = None
+) -> Any:
+    """A module of a PyTorch that can do no more than this."""
+
+    class Module:
+        __module__ = "torch.nn"
+
+        def forward(self, x: Any) -> Any: ...
+
+        def cpu(self) -> Module:
+            if copied:
+                raise copied
+            return self
+
+        def eval(self) -> Module:
+            return self
+
+    def export(*_: Any) -> Any:
+        raise exported or AssertionError
+
+    torch = types.SimpleNamespace(export=types.SimpleNamespace(export=export), from_numpy=lambda value: value)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return Module()
+
+
+def test_a_module_without_weights_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = a_module(monkeypatch, copied=NotImplementedError("Cannot copy out of meta tensor; no data!"))
+    with pytest.raises(
+        ModelError, match=r"module cannot be copied to the CPU: Cannot copy out of meta tensor.*to_empty"
+    ):
+        load_source(module, wishes_of(None, {"x": (1, 3)}, None))
+
+
+def test_a_module_that_cannot_be_exported_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = a_module(monkeypatch, exported=RuntimeError("Could not guard on data"))
+    with pytest.raises(
+        ModelError, match=r"torch\.export cannot export the module: Could not guard on data\. Export it"
+    ):
+        load_source(module, wishes_of(None, {"x": (1, 3)}, None))

@@ -53,7 +53,13 @@ def _exported(module: Any, wishes: Wishes, calibration: object) -> Any:
 
     names = list(inspect.signature(module.forward).parameters)
     given = _example(names, dict(wishes.shapes), calibration)
-    work = copy.deepcopy(module).cpu().eval()
+    try:
+        work = copy.deepcopy(module).cpu().eval()
+    except Exception as exc:
+        raise ModelError(
+            f"The module cannot be copied to the CPU: {sentence(first_line(exc))} A module on the device 'meta' has no "
+            "weights: make it with to_empty(device='cpu') and load its weights first."
+        ) from exc
     try:
         return torch.export.export(work, tuple(torch.from_numpy(one) for one in given))
     except Exception as exc:  # torch.export raises errors of many kinds.
