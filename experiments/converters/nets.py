@@ -250,10 +250,8 @@ def written(model: Model, folder: Path, count: int) -> list[Path]:
     for part in range(3):
         rows = found[part::3]
         files.append(folder / f"{part}.npz")
-        np.savez(
-            files[-1],
-            **{name: np.stack([row[name][0] if row[name].ndim else row[name] for row in rows]) for name in rows[0]},
-        )
+        columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        np.savez(files[-1], **{name: one[:, 0] if one.shape[1:2] == (1,) else one for name, one in columns.items()})
     return files
 
 

@@ -160,7 +160,8 @@ class Converter:
         Raises:
             ModelError: Always.
         """
-        told = " ".join(f"{self.tool}{way}: {sentence(reason)}" for way, reason in why.items())
+        ways = {reason: [f"{self.tool}{way}" for way in why if why[way] == reason] for reason in why.values()}
+        told = " ".join(f"{listed(same)}: {sentence(reason)}" for reason, same in ways.items())
         self._refuse(f"cannot be converted. {told} {_advice(description)}")
 
     @property
