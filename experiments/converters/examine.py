@@ -1,4 +1,4 @@
-"""Converts one model and searches it; writes what is found after each step, so that a time limit loses one step only."""
+"""Converts one model and searches it; writes what is found after each step: a time limit loses one step only."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import nets  # noqa: E402 - found by the path above
+import nets
 
-import autoselect  # noqa: E402
-from autoselect.errors import AutoselectError  # noqa: E402
+import autoselect
+from autoselect.errors import AutoselectError
 
 HERE = Path(__file__).resolve().parent
 

@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import nets
+
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-import nets  # found by the path above
 
 HEAD = (
     "| model | package | converted by | s | equal to its source, dB | ops | named | nodes | all-integer, dB | "
