@@ -82,16 +82,7 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
     """Compare a candidate with the float model, sample by sample; None with an evaluator, which shows no outputs."""
     if case.scoring.metric is None:
         return None
-    whole, samples = case.runner(FLOAT), case.part(part)
-
-    def reference(numbers: Sequence[int]) -> runner.Outputs:
-        return evaluate.stacked([whole(samples.inputs(i)) for i in numbers])
-
-    kept = case.reference("search")
-    metrics = [case.scoring.fidelity.informed(kept.groups) if kept else case.scoring.fidelity]
-    if isinstance(case.scoring.metric, LabelMetric):
-        metrics.append(_Pair(output=case.scoring.metric.output))
-    decibels, *pairs = evaluate.observe(case.runner(sha256), samples, metrics, reference)
+    decibels, *pairs = _evidence(case, sha256, part)
     worst = np.argsort(decibels[:, 0], kind="stable")[:MOST_SAMPLES].tolist()
     classes: tuple[ClassEffect, ...] = ()
     answers = [(None, None, None)] * len(worst)
@@ -99,7 +90,7 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
         ours, theirs = (read_answers(rows) for rows in np.hsplit(pairs[0], 2))
         classes = _classes(ours.y_true, theirs.y_pred, ours.y_pred)
         answers = np.stack([ours.y_true, theirs.y_pred, ours.y_pred], axis=1)[worst].tolist()
-    numbers, groups = _numbers(case, part), samples.groups
+    numbers, groups = _numbers(case, part), case.part(part).groups
     found = (
         SampleEffect(
             index=numbers[i] if numbers else i,
@@ -112,6 +103,23 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
         for i, (label, float_answer, answer) in zip(worst, answers, strict=True)
     )
     return Effects(classes=classes, samples=tuple(found))
+
+
+def _evidence(case: OpenCase, sha256: str, part: str) -> list[np.ndarray]:
+    """Decibels of each sample and, of a classifier, answers; neither model runs if its score left all of that."""
+    path, metric = case.files.fidelity_rows(sha256, part), case.scoring.metric
+    if path.exists() and not isinstance(metric, LabelMetric):
+        return [np.load(path)]
+    whole, samples = case.runner(FLOAT), case.part(part)
+
+    def reference(numbers: Sequence[int]) -> runner.Outputs:
+        return evaluate.stacked([whole(samples.inputs(i)) for i in numbers])
+
+    kept = case.reference("search")
+    metrics = [case.scoring.fidelity.informed(kept.groups) if kept else case.scoring.fidelity]
+    if isinstance(metric, LabelMetric):
+        metrics.append(_Pair(output=metric.output))
+    return evaluate.observe(case.runner(sha256), samples, metrics, reference)
 
 
 def _classes(label: np.ndarray, theirs: np.ndarray, ours: np.ndarray) -> tuple[ClassEffect, ...]:

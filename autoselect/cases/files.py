@@ -78,9 +78,9 @@ class CaseFiles:
         """The least and the largest value of the float model's inputs and outputs in each run of the evaluator."""
         return self.root / "evaluator_ends.npz"
 
-    def fidelity_rows(self, sha256: str) -> Path:
-        """How close each of a candidate's outputs on the search samples is to the float model's, in dB."""
-        return self.root / "fidelity_rows" / f"{sha256}.npy"
+    def fidelity_rows(self, sha256: str, part: str = "search") -> Path:
+        """How close each of a candidate's outputs on the samples of a part is to the float model's, in dB."""
+        return self.root / "fidelity_rows" / part / f"{sha256}.npy"
 
     @property
     def schedule(self) -> Path:

@@ -224,8 +224,8 @@ def _closeness(decibels: np.ndarray) -> dict[str, float]:
 def _keep_rows(files: CaseFiles, sha256: str, part: str, rows: np.ndarray, closeness: Sequence[np.ndarray]) -> None:
     if rows.shape[1] <= _MAX_KEPT_ROW:
         _write_array(files.rows(sha256, part), rows)
-    for fidelity_rows in closeness if part == "search" else ():
-        _write_array(files.fidelity_rows(sha256), fidelity_rows)
+    for fidelity_rows in closeness:
+        _write_array(files.fidelity_rows(sha256, part), fidelity_rows)
 
 
 def _kept_rows(files: CaseFiles, sha256: str, metrics: int) -> list[np.ndarray]:

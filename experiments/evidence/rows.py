@@ -105,7 +105,7 @@ def keep(name: str, trials: int) -> None:
     remove = front_files.remove_work
 
     def keep_rows(root: Path) -> None:
-        for kind in ("rows/search", "fidelity_rows"):
+        for kind in ("rows/search", "fidelity_rows/search"):
             for path in sorted((root / kind).glob("*.npy")):
                 found[f"{kind}/{path.stem}"] = np.load(path)[:, 0]
         remove(root)
@@ -135,7 +135,7 @@ def keep(name: str, trials: int) -> None:
         RESULTS / f"{name}_rows.npz",
         hits=np.stack([found[f"rows/search/{sha}"] for sha in scores]).astype(np.uint8),
         float_hits=found["rows/search/float"].astype(np.uint8),
-        decibels=np.stack([found[f"fidelity_rows/{sha}"] for sha in scores]).astype(np.float16),
+        decibels=np.stack([found[f"fidelity_rows/search/{sha}"] for sha in scores]).astype(np.float16),
         sha256=list(scores),
         float_figures=[reference["size_bytes"], reference["penalty"]],
         **{figure: [getattr(s, figure) for s in scores.values()] for figure in figures},

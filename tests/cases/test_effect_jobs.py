@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from autoselect.cases import effect_jobs
+from autoselect.cases import effect_jobs, prepare_jobs, score_jobs
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase
 from autoselect.cases.prepare import Case, write_scoring
@@ -61,3 +61,17 @@ def test_of_other_models_than_classifiers_the_worst_samples_are_known(made: tupl
     assert [s.label for s in found.samples] == [None] * effect_jobs.MOST_SAMPLES
     values = [s.sqnr_db for s in found.samples]
     assert values == sorted(values)
+
+
+def test_what_its_score_left_is_not_run_again(made: tuple[Case, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    case, integer = made
+    files, scoring = case.files, case.files.scoring.read_bytes()
+    try:
+        write_scoring(files, make_metric("sqnr_db"), None)
+        expected = effect_jobs.compare(OpenCase(files.root), integer, "heldout")
+        prepare_jobs.run_reference(files.root, "heldout")
+        score_jobs.score(files.root, integer, "heldout", False)
+        monkeypatch.setattr(OpenCase, "runner", None)
+        assert effect_jobs.compare(OpenCase(files.root), integer, "heldout") == expected
+    finally:
+        files.scoring.write_bytes(scoring)
