@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from autoselect.domain.recipe import Quantizer
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import PreparationError, TrialError
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
+from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes
 from autoselect.sources import loading
 from autoselect.sources.converters.kinds import kind_of
@@ -31,6 +34,9 @@ from autoselect.sources.wishes import NO_WISHES, FreeSizes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile
+
+_FORMAT = 1
+"""Raised whenever what is kept of a source that was converted or run, or how it is made, changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +152,8 @@ def load_float(
 ) -> FloatModel:
     """Write the float model of a source into the case; what sizes it leaves free, samples decide where there are any.
 
-    Models of other frameworks are converted, and proved on the samples; these may leave ``optional`` inputs out.
+    Models of other frameworks are converted, and proved on the samples; these may leave ``optional`` inputs out. The
+    cache keeps what was converted or run.
 
     Raises:
         ModelError, UsageError: If the source, or what is wished of it, does not fit.
@@ -171,12 +178,23 @@ def load_float(
             found = loading.float_model(source)
             write_bytes(files.float_model, found.content)
             return found
-        job = prepare_jobs.load_float_model
-        try:
-            notes = pool.call(job, source, files.float_model, wishes, timeout_seconds=timeout_seconds)
-        except TrialError as exc:
-            raise PreparationError(f"Loading the model failed. {exc}") from exc
-        return FloatModel(content=files.float_model.read_bytes(), notes=notes)
+        what = {
+            "what": f"float model of a source, format {_FORMAT}",
+            "source": cache.digest_of(source),
+            "wishes": wishes,
+            "versions": versions(further=("keras", "tf-keras")),
+        }
+        with storage_errors(files.root), tempfile.TemporaryDirectory(prefix="autoselect-") as name:
+            out = Path(name)
+            arguments = (prepare_jobs.load_float_model, source, out, wishes)
+            try:
+                cached_folder(out, what, cache_root, lambda: pool.submit(*arguments, timeout_seconds=timeout_seconds))()
+            except TrialError as exc:
+                raise PreparationError(f"Loading the model failed. {exc}") from exc
+            content = (out / "float.tflite").read_bytes()
+            notes = json.loads((out / "notes.json").read_text(encoding="utf-8"))
+        write_bytes(files.float_model, content)
+        return FloatModel(content=content, notes=tuple(notes))
 
     return with_sample_sizes(load, wishes, calibration)
 

@@ -29,7 +29,7 @@ from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.quantize.preparing import adoption, calibration, litert, normalise
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.rewrites import names
-from autoselect.runs.files import storage_errors, write_bytes
+from autoselect.runs.files import storage_errors, write_bytes, write_json
 from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
 from autoselect.sources.wishes import Wishes
@@ -45,11 +45,11 @@ _ROUNDED = (
 )
 
 
-def load_float_model(source: Path | bytes, out: Path, wishes: Wishes) -> tuple[str, ...]:
-    """Convert or read a source and write the float model; returns what there is to say of it."""
+def load_float_model(source: Path | bytes, out: Path, wishes: Wishes) -> None:
+    """Convert or read a source and write the float model, with what there is to say of it, into a folder."""
     found = loading.float_model(source, wishes)
-    write_bytes(out, found.content)
-    return found.notes
+    write_bytes(out / "float.tflite", found.content)
+    write_json(out / "notes.json", found.notes)
 
 
 def prepare(

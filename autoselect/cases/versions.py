@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import platform
+from collections.abc import Collection
 
 from autoselect._version import __version__
 from autoselect.domain.recipe import Quantizer
@@ -13,11 +14,17 @@ from autoselect.quantize.building.build import BUILDER_VERSION
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
 
 
-def versions(quantizer: Quantizer = "tensorflow") -> dict[str, str]:
-    """Versions of all that affects candidates and scores; of another quantizer where that makes the integer model."""
+def versions(quantizer: Quantizer = "tensorflow", further: Collection[str] = ()) -> dict[str, str]:
+    """Versions of all that affects candidates and scores; of another quantizer where that makes the integer model.
+
+    Args:
+        quantizer: Makes the integer model.
+        further: Packages that count as well.
+    """
     found = {"python": platform.python_version(), "autoselect": __version__, "builder": BUILDER_VERSION}
     maker = ("litert-quantizer",) if quantizer == "litert" else ()
-    for name in (*_TENSORFLOW_BUILDS, *maker, "ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn"):
+    usual = ("ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn")
+    for name in (*_TENSORFLOW_BUILDS, *maker, *usual, *further):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -20,7 +20,7 @@ from autoselect.runs.files import storage_errors
 
 _DONE = "complete"
 MAX_ENTRIES = 40
-"""Entries that the cache holds; each is one model's calibration or one data set's float outputs."""
+"""Entries that the cache holds; each is one model, its calibration or float outputs of its samples."""
 
 _PATIENCE_SECONDS = 60.0
 """Waiting for another process that copies an entry; then a run goes on without it."""
@@ -39,6 +39,15 @@ def signature(ingredients: Mapping[str, object]) -> str:
     """One key for a set of ingredients; any change in one changes it. 32 hex digits."""
     text = json.dumps(ingredients, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def digest_of(source: Path | bytes) -> object:
+    """What changes with the content of bytes, of a file or of any file of a folder; None where there is none."""
+    if isinstance(source, bytes):
+        return hashlib.sha256(source).hexdigest()
+    if source.is_dir():
+        return _digests(source)
+    return _digest(source) if source.exists() else None
 
 
 def fetch(kept: Path, target: Path) -> bool:
