@@ -99,7 +99,7 @@ def _comes_with_another(graph: Graph, op: Op) -> bool:
     """Whether an integer op converts, or helps another to 16 bits."""
     if op.op_type == "QUANTIZE":
         return True
-    return op.kind is OpKind.INT16 and any(HELPER in graph.tensors[index].name for index in op.outputs[:1])
+    return op.kind is OpKind.INT16 and bool(op.outputs) and HELPER in graph.tensors[op.outputs[0]].name
 
 
 def _share(ops: list[Op], floats: list[Op]) -> float:

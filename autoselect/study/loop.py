@@ -177,8 +177,6 @@ class SearchLoop:
 
     def _begin(self, ask: Callable[[], Asked | None]) -> bool:
         """Start one more trial as soon as a worker is free for it; False if no trial is left."""
-        if self._slots() == 1 and self._pipeline:  # More workers have their next candidate waiting, and need the cores.
-            self._study.think_ahead()
         while len(self._pipeline) >= self._slots():
             self._tell_oldest()
         asked = ask() if self._left > 0 else None

@@ -150,35 +150,6 @@ def test_of_many_candidates_the_newest_and_older_ones_of_all_divergences_are_lea
     assert {older[0][1], older[-1][1]} < set(some)
 
 
-class Thinking(SurrogateProposer):
-    """Thinks while its last proposal but one is scored; counts what is forecast when it is asked."""
-
-    def __init__(self, problem: Problem, seed: int) -> None:
-        super().__init__(problem, seed)
-        self.forecasts = 0
-
-    def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
-        if seen:
-            self.think_ahead(seen[:-1], [seen[-1].mask])
-        before = self._problem._remembered.cache_info().misses
-        found = super().propose(seen, pending)
-        self.forecasts += self._problem._remembered.cache_info().misses - before
-        return found
-
-
-class Counting(Thinking):
-    def think_ahead(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> None:
-        """Only when asked."""
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_thinking_ahead_changes_no_proposal_and_leaves_less_to_do(seed: int) -> None:
-    thinking, asked = Thinking(synthetic(40, 1).problem, seed), Counting(synthetic(40, 1).problem, seed)
-    truth = synthetic(40, 1)
-    assert [s.mask for s in truth.run(thinking, 16)] == [s.mask for s in truth.run(asked, 16)]
-    assert thinking.forecasts < 0.6 * asked.forecasts
-
-
 @pytest.mark.parametrize("ahead", [0, 3])
 @pytest.mark.parametrize("budget", [None, 25])
 def test_nothing_known_or_under_way_is_proposed(budget: int | None, ahead: int) -> None:

@@ -6,7 +6,6 @@ proposals, made by graph moves, are weighed by their expected gain; at each four
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 
@@ -108,17 +107,6 @@ class SurrogateProposer:
         """The proposal of the largest expected gain; None if all sets are known."""
         with one_thread():
             return self._propose(seen, pending)
-
-    def think_ahead(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> None:
-        """Work out, while a candidate is being scored, most forecasts that the next proposal needs.
-
-        A twin proposes without the score that is to come: its proposals are nearly those that will be weighed. This
-        proposer stays as it is, so that thinking changes no proposal.
-        """
-        twin = copy.copy(self)
-        twin._pool, twin._rng, twin._surrogate = dict(self._pool), copy.deepcopy(self._rng), copy.copy(self._surrogate)
-        with one_thread():
-            twin._propose(seen, pending)
 
     def _propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         taken = {s.mask for s in seen} | set(pending)

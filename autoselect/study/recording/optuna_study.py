@@ -153,12 +153,6 @@ class SearchStudy:
         with _quiet():
             return isinstance(self._sampler, ProposerSampler) and self._sampler.rules_out(self._study, recipe)
 
-    def think_ahead(self) -> None:
-        """Let the sampler use the time until a candidate is scored."""
-        if isinstance(self._sampler, ProposerSampler):
-            with _quiet():
-                self._sampler.think_ahead(self._study)
-
     def open_baseline(self, space: BoundSpace, baseline: Baseline) -> Asked:
         """Start a trial of a given recipe; its parameters are set where the space can express it."""
         parameters = self._parameters(baseline.recipe, space) if baseline.is_like_others else {}

@@ -144,11 +144,6 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         states = {state: (names & nodes) - self._space.barred(state) for state, names in further.items()}
         return recipe_for(nodes, replace(template, repairs=self._problem.repair_sets[mask.repairs]), states)
 
-    def think_ahead(self, study: optuna.Study) -> None:
-        """Use the time until a candidate is scored; changes nothing that is proposed."""
-        if isinstance(self._proposer, SurrogateProposer):
-            self._proposer.think_ahead(*self._known(study))
-
     def rules_out(self, study: optuna.Study, recipe: Recipe) -> bool:
         """Whether a candidate has what others could not be run for."""
         return Failures(self._problem, self._known(study)[0]).is_known(self._reader.mask(recipe))
