@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
 import drawn
 import loaders
 import measure
+import nets
 import samples
 
 import autoselect
@@ -40,18 +41,25 @@ NORMALISED = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Net:
-    """A net of Keras Applications, and the pictures that it reads: side in pixels, smallest and largest value."""
+    """A net, and the pictures that it reads: side in pixels, smallest and largest value; ``make`` makes it of a shape.
+
+    Without that it is one of Keras Applications.
+    """
 
     name: str
     side: int
     low: float
     high: float
+    make: Callable[..., Any] | None = None
 
 
 NETS = {
     "EfficientNet-B0, 224 pixels": Net(name="EfficientNetB0", side=224, low=0.0, high=255.0),
     "ResNet-50, 112 pixels": Net(name="ResNet50", side=112, low=-128.0, high=127.0),
     "ResNet-50, 224 pixels": Net(name="ResNet50", side=224, low=-128.0, high=127.0),
+    "transformer of 12 layers": Net(name="transformer", side=224, low=-1.0, high=1.0, make=nets.transformer),
+    "style transfer": Net(name="style_transfer", side=224, low=-1.0, high=1.0, make=nets.style_transfer),
+    "chain of 2,000 ops": Net(name="chain", side=64, low=-1.0, high=1.0, make=nets.chain),
 }
 
 
@@ -168,7 +176,7 @@ def options(net: Net, sizes: Sizes, folder: Path) -> dict[str, Any]:
         return partial(_some, net, total, ends[place] - counts[place], ends[place], in_lists=place == 0)
 
     return {
-        "model": drawn.converted(model, net.name, _pictures(net, total)[-NORMALISED:]),
+        "model": drawn.converted(model, net.make or net.name, _pictures(net, total)[-NORMALISED:]),
         "calibration": part(0),
         "evaluation": part(1),
         "heldout": part(2),

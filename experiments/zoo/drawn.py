@@ -1,22 +1,23 @@
-"""Nets of Keras Applications with random weights, whose normalisations have the statistics of real pictures."""
+"""Keras nets with random weights, whose normalisations have the statistics of real pictures."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 
-def converted(path: Path, name: str, pictures: Sequence[np.ndarray]) -> Path:
+def converted(path: Path, net: str | Callable[..., Any], pictures: Sequence[np.ndarray]) -> Path:
     """The float file of a net, made where it is not there yet; it gives logits.
 
     Args:
         path: Of the file.
-        name: Of the net in ``keras.applications``.
+        net: Its name in ``keras.applications``, or what makes it of a shape.
         pictures: That give the statistics of batches, each of shape (1, height, width, channels).
     """
     if path.exists():
@@ -26,7 +27,10 @@ def converted(path: Path, name: str, pictures: Sequence[np.ndarray]) -> Path:
 
     keras.utils.set_random_seed(0)
     shape = pictures[0].shape[1:]
-    model = getattr(keras.applications, name)(weights=None, input_shape=shape, classifier_activation=None)
+    if isinstance(net, str):
+        model = getattr(keras.applications, net)(weights=None, input_shape=shape, classifier_activation=None)
+    else:
+        model = net(shape)
     for layer in model.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.0
