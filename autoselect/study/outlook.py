@@ -7,6 +7,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
 
 from autoselect.cases import build_jobs, score_jobs
 from autoselect.cases.events import Listener, Noted, StageStarted, ignore
@@ -14,7 +16,8 @@ from autoselect.cases.feedback import question_of
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.result import Result
-from autoselect.domain.states import EXACT
+from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.states import EXACT, SIXTEEN
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -23,6 +26,7 @@ from autoselect.study import references
 from autoselect.study.proposing.problem import Unit
 from autoselect.study.request import Request
 from autoselect.study.run import opened, warned
+from autoselect.study.setup.baselines import all_in_16_bits, recipe_for
 from autoselect.study.setup.probing import Prober, probe_count
 from autoselect.study.setup.problem import units_of
 from autoselect.study.setup.repair_choice import seconds_expected
@@ -47,7 +51,8 @@ class Outlook(Result):
         warnings: What the user should know.
         notes: What is good to know, and whether an output looks as if it were fed back.
         refused: Why the all-integer model cannot be built or scored; empty if it can.
-        build_seconds: To build the all-integer model; NaN if it is refused, like the times that follow.
+        build_seconds: To build a candidate, as a mean over the all-integer model and, if units may have 16 bits, the
+            all-16-bit one; NaN if the first is refused, like the times that follow.
         score_seconds: To score it on the search samples.
         inference_seconds: Of one sample.
         phase_seconds: About what each phase takes at most: ``prepare``, ``repairs``, ``probes``, ``trials``,
@@ -96,7 +101,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             clock(Noted(message=question))
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
-        build, score, inference, size, refused = _measured(case, settings, pool)
+        build, score, inference, size, refused = _measured(case, settings, pool, space)
         samples, each = case.counts.get("search", 0), settings.processes
         held_out = _MEMBERS * case.counts.get("heldout", 0) / samples if samples else 0.0
         units = units_of(case)
@@ -146,15 +151,32 @@ def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: Sear
     return seconds
 
 
-def _measured(case: Case, settings: SearchSettings, pool: Workers) -> tuple[float, float, float, int, str]:
-    """Seconds to build and to score, and of one inference; bytes of the model, or why there is none."""
-    root, limit, unknown = case.files.root, settings.trial_timeout, float("nan")
-    try:
-        # The first build also reads what all candidates are made of.
-        pool.call(build_jobs.build, root, settings.template.to_json(), timeout_seconds=limit)
-        built = pool.call(build_jobs.build, root, settings.template.to_json(), timeout_seconds=limit)
-        scored = pool.call(score_jobs.score, root, built.sha256, "search", False, timeout_seconds=limit)
-    except TrialError as exc:
-        return unknown, unknown, unknown, 0, str(exc)
-    one = scored.inference_seconds / scored.samples if scored.samples else unknown
-    return built.seconds, scored.seconds, one, built.size_bytes, ""
+def _measured(
+    case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace
+) -> tuple[float, float, float, int, str]:
+    """Seconds to build and to score, and of one inference; bytes of the model, or why there is none.
+
+    Seconds are means over the all-integer and the all-16-bit model, between which candidates lie.
+    """
+    call = partial(pool.call, timeout_seconds=settings.trial_timeout)
+    recipes, found = [settings.template], list[tuple[build_jobs.BuildReply, score_jobs.ScoreReply]]()
+    if SIXTEEN in settings.states:
+        left_out, wide = all_in_16_bits(case.layers, space)
+        recipes.append(recipe_for(left_out, settings.template, {SIXTEEN: wide}))
+    for recipe in recipes:
+        try:
+            # The first build also reads what all candidates are made of.
+            for _ in range(2):
+                built = call(build_jobs.build, case.files.root, recipe.to_json())
+            found.append((built, call(score_jobs.score, case.files.root, built.sha256, "search", False)))
+        except TrialError as exc:
+            if not found:
+                return math.nan, math.nan, math.nan, 0, str(exc)
+    builds, scores = zip(*found, strict=True)
+    return (
+        fmean(built.seconds for built in builds),
+        fmean(scored.seconds for scored in scores),
+        fmean(scored.inference_seconds / scored.samples if scored.samples else math.nan for scored in scores),
+        max(built.size_bytes for built in builds),
+        "",
+    )

@@ -1,0 +1,49 @@
+"""What a search is expected to take, by what its whole models take."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autoselect.cases import build_jobs
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import ScoreError
+from autoselect.study import outlook
+
+
+class Pool:
+    """Builds in 1 s in 8 bits and in 2 s in 16, and scores two samples in 3 and 9 s."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.refused = refused
+
+    def call(self, job: Any, _root: Any, what: str, *_how: Any, timeout_seconds: float) -> Any:
+        assert timeout_seconds == 60.0
+        if job is build_jobs.build:
+            wide = bool(Recipe.from_json(what).int16_nodes)
+            return SimpleNamespace(sha256="wide" if wide else "narrow", seconds=1.0 + wide, size_bytes=10 + wide)
+        if what == self.refused:
+            raise ScoreError(f"{what} cannot be run")
+        return SimpleNamespace(seconds=9.0 if what == "wide" else 3.0, inference_seconds=2.0, samples=2)
+
+
+@pytest.mark.parametrize(
+    ("states", "refused", "expected"),
+    [
+        (("drq", "int16"), "", (1.5, 6.0, 1.0, 11, "")),
+        (("drq",), "", (1.0, 3.0, 1.0, 10, "")),
+        (("drq", "int16"), "wide", (1.0, 3.0, 1.0, 10, "")),
+        (("drq", "int16"), "narrow", (pytest.approx(float("nan"), nan_ok=True),) * 3 + (0, "narrow cannot be run")),
+    ],
+    ids=["8 and 16 bits", "8 bits", "16 bits cannot be run", "8 bits cannot be run"],
+)
+def test_candidates_lie_between_the_whole_models(states: Any, refused: str, expected: Any) -> None:
+    case: Any = SimpleNamespace(
+        files=SimpleNamespace(root="case"), layers=SimpleNamespace(nodes=[SimpleNamespace(name="conv")])
+    )
+    space: Any = SimpleNamespace(not_int16=frozenset(), keep_float=frozenset(), pin=lambda nodes: nodes)
+    settings: Any = SimpleNamespace(template=Recipe(), states=states, trial_timeout=60.0)
+    pool: Any = Pool(refused)
+    assert outlook._measured(case, settings, pool, space) == expected
