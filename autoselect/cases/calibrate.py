@@ -184,7 +184,10 @@ def load_float(
             "wishes": wishes,
             "versions": versions(further=("keras", "tf-keras")),
         }
-        with storage_errors(files.root), tempfile.TemporaryDirectory(prefix="autoselect-") as name:
+        with storage_errors(files.root):
+            files.root.mkdir(parents=True, exist_ok=True)
+            folder = tempfile.TemporaryDirectory(prefix="loaded-", dir=files.root)
+        with folder as name:
             out = Path(name)
             arguments = (prepare_jobs.load_float_model, source, out, wishes)
             try:
