@@ -194,7 +194,7 @@ def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
     _pictures.cache_clear()  # They would count as memory of the search.
     with tempfile.TemporaryDirectory() as scratch:
         outlook = autoselect.check(**asked, output=Path(scratch) / "checked")
-        spent, scored, memory, begun = Spent(), Inference(), measure.PeakMemory(), time.perf_counter()
+        spent, scored, memory, begun = Spent(), Inference(), measure.PeakMemory(every_seconds=5.0), time.perf_counter()
         memory.start()
         with scored.counted():
             run = autoselect.search(**asked, output=Path(scratch) / "run", listener=spent)
