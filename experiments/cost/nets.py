@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -41,6 +42,7 @@ def chain(shape: tuple[int, int, int]) -> Any:
     """Two thousand ops: five hundred residual blocks of few channels."""
     from keras import Model, layers
 
+    sys.setrecursionlimit(20_000)  # Keras goes through a net's depth by recursion.
     given = layers.Input(shape)
     x = layers.Conv2D(8, 3, 4, padding="same")(given)
     for _ in range(500):
