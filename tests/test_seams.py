@@ -16,10 +16,10 @@ PACKAGE = Path(__file__).resolve().parents[1] / "autoselect"
 SEAMS = {
     "tensorflow.lite.python": (
         r"tensorflow\.lite\.python",
-        {"quantize/preparing/converter.py", "sources/saved_models.py", "exports/plain_tensorflow.py"},
+        {"quantize/preparing/converter.py", "sources/saved_models.py", "exports/other_tools.py"},
     ),
     "optuna": (r"\._(storage|study_id|trial_id)\b", {"study/recording/optuna_study.py"}),
-    "optuna's journal": (r"JournalFileBackend", {"study/recording/journal.py"}),
+    "optuna's journal": (r"JournalFileBackend", {"study/recording/optuna_study.py"}),
     "flatbuffers": (r"\b(?:self|builder)\.(?:vtables|Bytes|head)\b", {"tflite/flatbuffer.py"}),
     "keras": (r"\._flatten_layers\b", {"sources/recurrent.py"}),
     "loky": (r"loky\.backend", {"isolation/pool.py"}),

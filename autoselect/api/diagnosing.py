@@ -156,8 +156,7 @@ def _written(found: Diagnosis, directory: Path, settings: DiagnosisSettings) -> 
 def _drawn(found: Diagnosis, directory: Path) -> Iterator[Path]:
     from autoselect.report.figures.drawing import save
     from autoselect.report.figures.layer_bars import layers_figure
-    from autoselect.report.figures.suspect_bars import suspects_figure
-    from autoselect.report.figures.travel_lines import travel_figure
+    from autoselect.report.figures.suspects import suspects_figure, travel_figure
     from autoselect.report.figures.weight_ranges import weights_figure
 
     table = found.layer_statistics

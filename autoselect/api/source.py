@@ -13,11 +13,11 @@ from autoselect.data.texts import read_text
 from autoselect.domain.recipe import Quantizer, Recipe
 from autoselect.errors import RecipeError, UsageError
 from autoselect.quantize.preparing import litert
-from autoselect.sources.converter_objects import from_converter, is_converter
 from autoselect.sources.converters import live
 from autoselect.sources.integer_files import integer_model
 from autoselect.sources.keras_models import from_keras, is_keras_model
 from autoselect.sources.sample_sizes import with_sample_sizes
+from autoselect.sources.saved_models import from_converter, is_converter
 from autoselect.sources.tflite_files import FloatModel, from_bytes
 from autoselect.sources.wishes import NO_WISHES, Wishes
 

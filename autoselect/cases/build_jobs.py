@@ -23,7 +23,7 @@ from autoselect.errors import TargetRefusal, TrialError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring.fragmentation import Fragmentation
 from autoselect.scoring.target_penalty import on_target, require_accepted
-from autoselect.tflite.latency import latency_of
+from autoselect.tflite.runner import latency_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from autoselect.errors import BuildError, ScoreError
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.quantize.building.build import Builder
-from autoselect.quantize.building.nodes import find_nodes
+from autoselect.quantize.building.parts import find_nodes
 from autoselect.quantize.building.wholes import integer_model, whole_builds
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.diagnosing.statistics import layer_table

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING
 
 import typer
+from rich.progress import ProgressColumn, Task
+from rich.text import Text
 
 from autoselect.cases.events import (
     STAGES,
@@ -23,13 +25,33 @@ from autoselect.cases.events import (
     Warned,
     ignore,
 )
-from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally
+from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally, clock
 from autoselect.domain.words import counted
 from autoselect.errors import EXIT_INTERRUPTED, AutoselectError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+
+
+class Count(ProgressColumn):
+    """``4/10``, also of a stage that ended there; empty where nothing is counted."""
+
+    def render(self, task: Task) -> Text:
+        """Write the cell."""
+        of = task.fields["of"]
+        return Text("" if of is None else f"{int(task.completed)}/{of}", style="progress.download", no_wrap=True)
+
+
+class Time(ProgressColumn):
+    """Time spent, which moves while nothing else does, and ``<`` the time left where that can be told."""
+
+    def render(self, task: Task) -> Text:
+        """Write the cell."""
+        left = None if task.finished or task.fields["of"] is None else task.time_remaining
+        text = clock(task.elapsed or 0.0) + ("" if left is None else f"<{clock(left)}")
+        return Text(text, style="progress.elapsed", no_wrap=True)
+
 
 _FAILURES_SHOWN = 3
 _BAR_WIDTH = 8
@@ -193,8 +215,6 @@ class _LogLines(logging.Handler):
 
 def _bars(console: Console) -> Progress:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-    from autoselect.cli.columns import Count, Time
 
     text, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}", style="dim")
     bar = BarColumn(bar_width=_BAR_WIDTH)

@@ -1,4 +1,4 @@
-"""The command ``autoselect``: gathers the commands; each of them lives in its own file."""
+"""The command ``autoselect``: gathers the commands."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ import typer
 
 from autoselect._version import __version__
 from autoselect.cli.benchmark import benchmark
-from autoselect.cli.build import build
+from autoselect.cli.building import build, compile_model
 from autoselect.cli.check import check
-from autoselect.cli.compile import compile_model
-from autoselect.cli.demo import demo
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
 from autoselect.cli.help import ShortHelp
 from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
-from autoselect.cli.merge import compare, merge
 from autoselect.cli.parsing import Command, Group
-from autoselect.cli.pick import pick
-from autoselect.cli.report import report
-from autoselect.cli.resume import resume
-from autoselect.cli.search import search
-from autoselect.cli.show import show
-from autoselect.cli.watch import watch
+from autoselect.cli.run_folders import compare, merge, pick, report, show, watch
+from autoselect.cli.search import demo, resume, search
 
 app = typer.Typer(
     name="autoselect",

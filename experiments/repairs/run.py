@@ -21,7 +21,7 @@ import numpy as np
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building.build import Builder
-from autoselect.quantize.building.nodes import find_nodes
+from autoselect.quantize.building.parts import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter

@@ -104,12 +104,20 @@ _TOGETHER = (
     "moves at the edges of islands",
     "what repairs do to terms",
 )
-MECHANISMS[BUT_TWO] = [one for name in _TOGETHER for one in MECHANISMS[name] if one[1] not in ("_flip_by_rank", "_grow", "_shrink")] + [
-    (mutation, name, mutation._flip_any) for name in ("_flip_by_rank", "_grow", "_shrink")
-]
+MECHANISMS[BUT_TWO] = [
+    one for name in _TOGETHER for one in MECHANISMS[name] if one[1] not in ("_flip_by_rank", "_grow", "_shrink")
+] + [(mutation, name, mutation._flip_any) for name in ("_flip_by_rank", "_grow", "_shrink")]
 MECHANISMS[ALL] = [*MECHANISMS[BUT_TWO], *MECHANISMS["crossing"], *MECHANISMS["the climb"]]
 _FAILURES = ("nothing", "pairs that failed", "named causes of failures", BUT_TWO, ALL)
-_LOSSES = ("nothing", "likeness", "units that are cut off", "each fourth ask for the recommendation", "the climb", BUT_TWO, ALL)
+_LOSSES = (
+    "nothing",
+    "likeness",
+    "units that are cut off",
+    "each fourth ask for the recommendation",
+    "the climb",
+    BUT_TWO,
+    ALL,
+)
 ONLY = {
     "60 units, 4 ruin all": ("nothing", "the cap", BUT_TWO, ALL),
     "40 units, 4 of hidden loss": _LOSSES,

@@ -15,7 +15,7 @@ from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ScoreError
 from autoselect.quantize.building.build import Builder
-from autoselect.quantize.building.nodes import find_nodes
+from autoselect.quantize.building.parts import find_nodes
 from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import calibration, converter, normalise

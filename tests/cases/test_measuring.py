@@ -7,7 +7,7 @@ import pytest
 
 from autoselect.cases import build_jobs
 from autoselect.domain.graph import Graph
-from autoselect.tflite.latency import Latency
+from autoselect.tflite.runner import Latency
 
 EMPTY = Graph(tensors=(), ops=(), inputs=(), outputs=())
 MEASURED = {

@@ -17,7 +17,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.build import Builder
-from autoselect.quantize.building.nodes import find_nodes
+from autoselect.quantize.building.parts import find_nodes
 from autoselect.quantize.building.wholes import Wholes, make_wholes
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import adoption, alignment, normalise

@@ -19,8 +19,7 @@ from matplotlib.text import Text
 
 from autoselect.report.figures.drawing import BLUE, VERMILION, drawable, save, sheet
 from autoselect.report.figures.layer_bars import layers_figure
-from autoselect.report.figures.suspect_bars import suspects_figure
-from autoselect.report.figures.travel_lines import travel_figure
+from autoselect.report.figures.suspects import suspects_figure, travel_figure
 from autoselect.report.figures.weight_ranges import weights_figure
 from autoselect.report.tables.layer_rows import common_folder, cut_middle
 

@@ -13,8 +13,8 @@ from zoo import tf
 
 from autoselect.errors import ModelError, UsageError
 from autoselect.sources import loading
-from autoselect.sources.converter_objects import ConverterOptions, from_converter, is_converter
 from autoselect.sources.keras_models import from_keras, is_keras_model
+from autoselect.sources.saved_models import ConverterOptions, from_converter, is_converter
 from autoselect.sources.tflite_files import from_bytes
 from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import flatbuffer as fb

@@ -11,7 +11,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from autoselect.study.recording.journal import Journal
+from autoselect.study.recording.optuna_study import Journal
 
 NAMES = [f"node {i}" for i in range(5)]
 

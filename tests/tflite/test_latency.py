@@ -7,7 +7,7 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 from autoselect.embedded import data, model_bytes
-from autoselect.tflite.latency import Latency, latency_of, repeated
+from autoselect.tflite.runner import Latency, latency_of, repeated
 
 
 def clock_of(seconds: Callable[[int], float]) -> Callable[[], float]:

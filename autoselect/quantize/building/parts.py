@@ -5,18 +5,18 @@ Knows which forms an op has and what each part takes in a file; refuses to know 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import IN_INTEGERS, Op, OpKind
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import IoType
-from autoselect.errors import BuildError
+from autoselect.errors import BuildError, ModelError
 from autoselect.quantize.building.blueprint import Blueprint, Choice, Conversion, Cost, Part
-from autoselect.quantize.building.book import Book, conversion_footprint, sorted_chain
 from autoselect.quantize.building.int16 import why_not
 from autoselect.quantize.building.slots import Slots
 from autoselect.quantize.building.wholes import Wholes
@@ -24,6 +24,82 @@ from autoselect.quantize.repairing.built import Built
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import footprint as fp
+
+
+def find_nodes(wholes: Wholes) -> tuple[Node, ...]:
+    """Find every node, in graph order.
+
+    Raises:
+        ModelError: If full-integer quantization turns no op into an integer op.
+    """
+    float_graph = reader.read_graph(wholes.in_float.model)
+    integer_graph = reader.read_graph(wholes.integer.model)
+    twins = {index: integer_graph.ops[place] for index, place in wholes.integer.places.items()}
+    found = tuple(
+        Node(
+            index=index,
+            name=wholes.names.nodes[index],
+            op_type=op.op_type,
+            macs=twins[index].macs,
+        )
+        for index, op in enumerate(float_graph.ops)
+        if index in twins and is_node(op, twins[index])
+    )
+    if not found:
+        raise ModelError(
+            "Full-integer quantization turns no op of this model into an integer op, so there is nothing to search. "
+            "Check that its ops have int8 kernels."
+        )
+    return found
+
+
+class Book:
+    """Tells items that several parts share, which get a bit, from those that only one part needs."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Hashable, set[Hashable]] = {}
+        self._bits: dict[Hashable, tuple[int, int]] = {}
+
+    def add(self, owner: Hashable, footprint: fp.Footprint) -> None:
+        """Note what a part needs; two parts of one owner are never in one file."""
+        for item in footprint.items:
+            self._owners.setdefault(item, set()).add(owner)
+
+    def cost(self, owner: Hashable, footprint: fp.Footprint) -> Cost:
+        """The footprint with what is always there, or this part's alone, counted in."""
+        own, mask = footprint.own, 0
+        for item, size in footprint.items.items():
+            owners = self._owners[item]
+            if owners == {owner} or owner == "frame":
+                own += size
+            elif "frame" not in owners:
+                mask |= 1 << self._bits.setdefault(item, (len(self._bits), size))[0]
+        return Cost(own, mask)
+
+    def item_bytes(self) -> tuple[int, ...]:
+        """Bytes of each item with a bit."""
+        return tuple(size for _, size in self._bits.values())
+
+
+@cache
+def conversion_footprint(op_type: str) -> fp.Footprint:
+    """What one takes in a file, its tensors aside."""
+    shell: fb.Model = schema.ModelT()
+    shell.operatorCodes = [editing.conversion_code(op_type, [])]
+    return fp.op_footprint(shell, editing.conversion_op(0, 0, 0))
+
+
+def sorted_chain(chain: Iterable[Conversion], own: int) -> list[Conversion]:
+    """Each behind the one whose result it converts."""
+    left, made, found = list(chain), {own}, []
+    while left:
+        ready = [c for c in left if c.reads in made]
+        if not ready:
+            raise BuildError("The quantizer converts a tensor in a circle.")
+        found += ready
+        made |= {c.writes for c in ready}
+        left = [c for c in left if c not in ready]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import (
     certainty,
     channels,
-    cured,
     front_files,
     front_members,
     on_chip,
@@ -285,14 +284,14 @@ class Finish:
         """Whether outputs repeat and are those of the kernels, and warnings, which the listener has been told."""
         if pool is None:
             return {}, []
-        members, curing = _named(front), cured.start_cures(self.case, self.settings, pool)
+        members, curing = _named(front), channels.start_cures(self.case, self.settings, pool)
         known = {r.sha256 for r in references if r.name in ("float", "fiq")}
         unknown = {sha: name for sha, name in members.items() if sha not in known}
         warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener, have_run=True))
         failures = list[str]()
         if recommended is not None:
             failures += rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
-        failures += cured.write_cures(curing, self.folder)
+        failures += channels.write_cures(curing, self.folder)
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))

@@ -1,0 +1,169 @@
+"""Commands on run folders: ``report``, ``show``, ``pick``, ``merge``, ``compare`` and ``watch``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from autoselect.cases.events import Listener
+from autoselect.cli.command import with_debug, with_run
+from autoselect.cli.console import out, print_lines, results_only_on_stdout, warn
+from autoselect.cli.options import AsJson, option_of
+from autoselect.domain.words import counted
+from autoselect.runs.run import Run
+
+
+@with_run
+def merge(
+    *,
+    directories: Annotated[list[str], typer.Argument(metavar="RUN", help="Run folders, two or more.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="New folder for what they found together.")],
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes; as in the first run by default.")
+    ] = None,
+    no_cache: Annotated[bool, option_of("cache")] = False,
+    listener: Listener,
+) -> Run:
+    """Make one run of several of the same model, data and metric: their fronts, scored again on the same samples."""
+    from autoselect import merge as run_merge
+
+    return run_merge(directories, output=output, workers=workers, cache=not no_cache, listener=listener)
+
+
+@with_debug
+def compare(
+    *,
+    first: Annotated[str, typer.Argument(help="Run folder.")],
+    second: Annotated[str, typer.Argument(help="Another of the same model, data and metric.")],
+) -> None:
+    """Put the picks of two runs side by side, and the nodes that their recommended models treat otherwise."""
+    from autoselect import compare as run_compare
+
+    print_lines(run_compare(first, second).lines(out().width))
+
+
+_START_SECONDS = 2.0
+
+
+@with_debug
+def watch(
+    *,
+    directory: Annotated[str, typer.Argument(help="Run folder, also of a search that goes on.")],
+    run: Annotated[bool, typer.Option("--run", help="Run the command instead of printing it.")] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Run it and open a browser.")] = False,
+    host: Annotated[str, typer.Option(help="Where the dashboard listens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="At which port.")] = 8080,
+) -> None:
+    """Print the command that shows a run in optuna-dashboard, or run it (extra: dashboard)."""
+    from autoselect.api.watching import find_program
+    from autoselect.api.watching import watch as command_of
+
+    command = command_of(directory, host=host, port=port)
+    if not (run or open_browser):
+        print(shlex.join(command))
+        return
+    _serve([find_program(), *command[1:]], f"http://{host}:{port}/" if open_browser else None)
+
+
+def _serve(command: list[str], url: str | None) -> None:
+    import subprocess
+    import threading
+
+    if url is not None:
+        threading.Timer(_START_SECONDS, typer.launch, [url]).start()
+    raise typer.Exit(subprocess.run(command, check=False).returncode)
+
+
+@with_debug
+def pick(
+    *,
+    directory: Annotated[str, typer.Argument(help="Run folder.")],
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="File to write; by default here, named after the model and the pick."),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="recommended, accurate, compact, integer, or an id of the front.")
+    ] = "recommended",
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for",
+            metavar="NAME",
+            help="Chip to compile the model for too, may be repeated; by default the run's target if LiteRT has a "
+            "compiler plugin for it.",
+        ),
+    ] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compiled/--no-compiled", help="Write compiled models beside the model.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Copy one model of the front out of a run folder, with a model card, and compiled for the run's chip."""
+    if targets and not compiled:
+        raise typer.BadParameter("nothing is compiled with --no-compiled; leave one of them out", param_hint="--for")
+    from autoselect import pick as run_pick
+    from autoselect.cli.results import print_fields, print_json
+
+    with results_only_on_stdout():
+        chips = (targets or None) if compiled else ()
+        chosen = run_pick(directory, name=name, output=output, force=force, targets=chips)
+    if as_json:
+        print_json(chosen)
+    else:
+        told = {"written": "path", "card": "card", "model": "id", "sha256": "sha256"}
+        made = {f"for {one['target']}": _made(one) for one in chosen["compiled"]}
+        print_fields({**{label: str(chosen[key]) for label, key in told.items()}, **made})
+    for message in chosen["warnings"]:
+        warn(message)
+
+
+def _made(model: Mapping[str, Any]) -> str:
+    from autoselect.report.tables.frames import format_size
+
+    moved = f", {format_size(model['ddr_bytes'])} to and from DDR" if model["ddr_bytes"] else ""
+    pieces, left = counted(model["partitions"], "partition"), counted(model["left_ops"], "op")
+    return f"{model['path']} ({pieces}, {left} left on the CPU{moved})"
+
+
+@with_debug
+def show(
+    *,
+    directory: Annotated[str, typer.Argument(help="Run folder.")],
+    whole: Annotated[bool, typer.Option("--all", help="The whole front, not only the models that decide.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the result of a run once more."""
+    from autoselect.api.reporting import recovered
+    from autoselect.cli.results import print_json, print_run, run_as_json
+
+    run = recovered(directory)
+    if as_json:
+        print_json(run_as_json(run))
+    else:
+        print_run(run, whole=whole)
+
+
+@with_debug
+def report(
+    *,
+    directory: Annotated[str, typer.Argument(help="Run folder; of a finished, stopped or killed run.")],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="File to write; report.html in the run folder by default.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the run as one page for a browser; a search does it at its end by itself."""
+    from autoselect import write_report
+    from autoselect.cli.results import print_fields, print_json
+
+    with results_only_on_stdout():
+        path = write_report(directory, output=output)
+    if as_json:
+        print_json({"path": str(path), "size_bytes": path.stat().st_size})
+    else:
+        print_fields({"written": str(path)})
