@@ -108,7 +108,7 @@ def grown(path: Path, nodes: int, marks: Sequence[int]) -> list[tuple[str, ...]]
         added(study, record_of(number, mask, truth), space)
     for mark in marks:
         while len(masks) < mark - ASKS:
-            mask = mutation.child(masks[-50:], truth.problem, truth.terms, truth.problem.noise, rng)
+            mask = mutation.child(masks[-50:], truth.problem, truth.problem.noise, rng)
             if mask not in masks[-1000:]:
                 added(study, record_of(len(masks), mask, truth), space)
                 masks.append(mask)

@@ -49,7 +49,7 @@ def _ends(self: Any) -> list[Mask]:
 
 
 def _other_moves(*names: str) -> Patches:
-    return [(mutation, name, mutation._flip_by_rank) for name in names]
+    return [(mutation, name, mutation._flip_any) for name in names]
 
 
 MECHANISMS: dict[str, Patches] = {
@@ -57,7 +57,6 @@ MECHANISMS: dict[str, Patches] = {
     "likeness": [(Likeness, "beyond", lambda self, masks, _: (np.zeros(len(masks)), np.ones(len(masks))))],
     "pairs that failed": [(Failures, "chances", lambda self, masks: np.array([not self.is_known(m) for m in masks]))],
     "named causes of failures": [(Failures, "is_known", lambda self, mask: False)],
-    "taking islands back at the end": [(mutation, "without_islands", lambda mask, problem: [])],
     "each fourth ask for the recommendation": [(constants, "RECOMMENDING", 10**9)],
     "the far end of the volume": [(_Ask, "_far_end", lambda self, scored: [])],
     "weights of losses": [
@@ -86,40 +85,15 @@ MECHANISMS: dict[str, Patches] = {
     "the climb": [(constants, "CLIMBED", 0)],
     "other repairs": [(constants, "REPAIRED_SHARE", 0.0), (mutation, "repaired", lambda mask, problem: [])],
     "other states": [(constants, "RESTATED_SHARE", 0.0), (mutation, "restated", lambda mask, problem, noise: [])],
-    "moves by rank": [(mutation, "_flip_by_rank", mutation._flip_any)],
-    "moves at the edges of islands": _other_moves("_grow", "_shrink"),
     "moves of islands and gaps": _other_moves("_drop_island", "_close_gap"),
-    "moves by chance": _other_moves("_flip_any", "_swap"),
-    "all moves but those by rank": _other_moves("_grow", "_shrink", "_drop_island", "_close_gap", "_flip_any", "_swap"),
+    "exchanges of units": _other_moves("_swap"),
     "units that are cut off": [(Problem, "unclipped", lambda self, mask: mask)],
 }
 """What is switched off, by what it is called in the docs."""
-BUT_TWO = "islands back, pool, ladder, ranks, edges, terms of repairs"
-ALL = "these, crossing and the climb"
-_TOGETHER = (
-    "taking islands back at the end",
-    "the first pool",
-    "the ladder of learned terms",
-    "moves by rank",
-    "moves at the edges of islands",
-    "what repairs do to terms",
-)
-MECHANISMS[BUT_TWO] = [
-    one for name in _TOGETHER for one in MECHANISMS[name] if one[1] not in ("_flip_by_rank", "_grow", "_shrink")
-] + [(mutation, name, mutation._flip_any) for name in ("_flip_by_rank", "_grow", "_shrink")]
-MECHANISMS[ALL] = [*MECHANISMS[BUT_TWO], *MECHANISMS["crossing"], *MECHANISMS["the climb"]]
-_FAILURES = ("nothing", "pairs that failed", "named causes of failures", BUT_TWO, ALL)
-_LOSSES = (
-    "nothing",
-    "likeness",
-    "units that are cut off",
-    "each fourth ask for the recommendation",
-    "the climb",
-    BUT_TWO,
-    ALL,
-)
+_FAILURES = ("nothing", "pairs that failed", "named causes of failures")
+_LOSSES = ("nothing", "likeness", "units that are cut off", "each fourth ask for the recommendation", "the climb")
 ONLY = {
-    "60 units, 4 ruin all": ("nothing", "the cap", BUT_TWO, ALL),
+    "60 units, 4 ruin all": ("nothing", "the cap"),
     "40 units, 4 of hidden loss": _LOSSES,
     "40 units, 4 cut off": _LOSSES,
     "40 units, 4 pairs fail": _FAILURES,

@@ -280,17 +280,6 @@ def test_where_no_divergence_is_known_it_still_proposes() -> None:
     assert sorted(s.mask for s in seen) == list(map(Mask, range(8)))
 
 
-def test_the_end_of_the_budget_takes_float_islands_back() -> None:
-    """The last 15 % of 20 are 17 and on: each is a member of the front without one of its islands."""
-    truth = synthetic(20, 1)
-    problem = truth.problem
-    seen = truth.run(SurrogateProposer(problem, 0, None), 17)
-    proposer = SurrogateProposer(problem, 0, 20)
-    mask = proposer.propose(seen, [])
-    assert mask is not None
-    assert any(mask == s.mask.without(island) for s in seen for island in problem.islands(s.mask.left_out))
-
-
 def test_a_search_finds_the_same_however_few_forecasts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> list[Mask]:
         truth = synthetic(40, 3)

@@ -77,8 +77,6 @@ FLIPPED = 32
 """Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
 LARGE = 256
 """With so many units or more, half as many of all these: forecasting a proposal takes longer on larger graphs."""
-UNDONE = 64
-"""Islands of the front, drawn at random, that are tried without at an ask on such a graph."""
 POOL = 1200
 """Proposals that are weighed at an ask, at most; the better half stays when there are more."""
 PARENTS = 40
@@ -90,8 +88,8 @@ ENUMERATED = 12
 OPENING = (0.25, 0.5, 0.75)
 """Shares of the units, most sensitive first, that the first candidates leave out; and of what members of the front
 leave out, noisiest first, that are tried in the last state."""
-UNDO_SHARE = 0.15
-"""Share of the budget that is kept for taking back float islands of the front."""
+END_SHARE = 0.15
+"""Share of the budget, its end, in which members of the front are tried with biases corrected in sequence."""
 LEARNED = 300
 """Candidates that the surrogate learns from, at most: the time that this takes grows with their number cubed."""
 UNDER_WAY = 32

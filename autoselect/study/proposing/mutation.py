@@ -11,25 +11,23 @@ from autoselect.study.proposing.mask import Mask, Units, bits, indicator
 from autoselect.study.proposing.problem import Problem
 
 
-def child(
-    parents: Sequence[Mask], problem: Problem, terms: np.ndarray, noise: np.ndarray, rng: np.random.Generator
-) -> Mask:
+def child(parents: Sequence[Mask], problem: Problem, noise: np.ndarray, rng: np.random.Generator) -> Mask:
     """Make one proposal out of one or two of the parents.
 
     Args:
         parents: At least one mask.
         problem: Gives neighbours.
-        terms: Estimated divergence of each unit in integers, shape (n_units,).
-        noise: The same in each other state, shape (n_states, n_units).
+        noise: Estimated divergence of each unit in each state but integers, shape (n_states, n_units).
         rng: Source of chance.
     """
     parent = parents[int(rng.integers(len(parents)))]
     if len(parents) > 1 and rng.random() < constants.CROSSED_SHARE:
         parent = _crossed(parent, parents[int(rng.integers(len(parents)))], problem, rng)
     units = parent.left_out
-    moves = (_flip_by_rank, _grow, _shrink, _drop_island, _close_gap, _flip_any, _swap)
+    # A flip of one unit is more likely than each move of several.
+    moves = (*[_flip_any] * 4, _drop_island, _close_gap, _swap)
     for _ in range(1 + int(rng.geometric(constants.LAST_MOVE))):
-        units = moves[int(rng.integers(len(moves)))](units, problem, terms, rng)
+        units = moves[int(rng.integers(len(moves)))](units, problem, rng)
     mask = Mask(units, parent.further, problem.without_sequence.get(parent.repairs, parent.repairs))
     if len(problem.offered) > 1 and rng.random() < constants.REPAIRED_SHARE:
         mask = mask._replace(repairs=problem.offered[int(rng.integers(len(problem.offered)))])
@@ -51,16 +49,6 @@ def single_flips(mask: Mask, problem: Problem) -> list[Mask]:
 def repaired(mask: Mask, problem: Problem) -> list[Mask]:
     """The mask with each other set of repairs that any candidate may have."""
     return [mask._replace(repairs=place) for place in problem.offered if place != mask.repairs]
-
-
-def without_islands(mask: Mask, problem: Problem) -> list[Mask]:
-    """The mask without each of its float islands in turn, and with each in each other state."""
-    islands = problem.islands(mask.left_out)
-    found = [mask.without(island) for island in islands]
-    for place in range(len(problem.states)) if len(problem.states) > 1 else ():
-        restated = (problem.put(mask, island, place) for island in islands)
-        found += [other for other in restated if other != mask]
-    return found
 
 
 def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
@@ -85,45 +73,22 @@ def _crossed(first: Mask, second: Mask, problem: Problem, rng: np.random.Generat
     return mask
 
 
-def _flip_by_rank(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
-    """Leave out a unit that harms, or take back one that does not."""
-    outside = rng.random() < 0.5
-    chosen = bits(problem.everything & ~units if outside else units)
-    if not chosen:
-        return units
-    harm = terms[chosen]
-    weights = harm if outside else 1.0 / np.maximum(harm, 1e-12)
-    weights = np.sqrt(np.maximum(weights, 1e-12))
-    return units ^ (1 << chosen[int(rng.choice(len(chosen), p=weights / weights.sum()))])
-
-
-def _grow(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
-    """Leave out a unit at an island's edge."""
-    return units | _one_of(problem.around(units) & ~units, rng)
-
-
-def _shrink(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
-    """Take back a unit at an island's edge."""
-    edge = sum(1 << i for i in bits(units) if any(not units >> j & 1 for j in problem.neighbours[i]))
-    return units & ~_one_of(edge, rng)
-
-
-def _drop_island(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+def _drop_island(units: Units, problem: Problem, rng: np.random.Generator) -> Units:
     islands = problem.islands(units)
     return units & ~islands[int(rng.integers(len(islands)))] if islands else units
 
 
-def _close_gap(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+def _close_gap(units: Units, problem: Problem, rng: np.random.Generator) -> Units:
     """Leave out an integer unit between two that are left out."""
     gaps = [i for i in bits(problem.around(units) & ~units) if sum(units >> j & 1 for j in problem.neighbours[i]) > 1]
     return units | (1 << gaps[int(rng.integers(len(gaps)))]) if gaps else units
 
 
-def _flip_any(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+def _flip_any(units: Units, problem: Problem, rng: np.random.Generator) -> Units:
     return units ^ (1 << int(rng.integers(len(problem.units))))
 
 
-def _swap(units: Units, problem: Problem, terms: np.ndarray, rng: np.random.Generator) -> Units:
+def _swap(units: Units, problem: Problem, rng: np.random.Generator) -> Units:
     """Leave out one unit instead of another."""
     return units & ~_one_of(units, rng) | _one_of(problem.everything & ~units, rng)
 

@@ -43,10 +43,10 @@ class SurrogateProposer:
         Args:
             problem: What is known before any score.
             seed: Of all chance.
-            budget: Candidates in all, where that is known: the last of them try to take back float islands.
+            budget: Candidates in all, if that is known: the last of them try to correct biases in sequence.
         """
         self._problem = problem
-        self._undo_from = math.inf if budget is None else (1.0 - constants.UNDO_SHARE) * budget
+        self._end_from = math.inf if budget is None else (1.0 - constants.END_SHARE) * budget
         self._rng = np.random.default_rng(seed)
         self._surrogate = Surrogate(problem)
         self._pool: dict[Mask, None] = {}
@@ -127,8 +127,8 @@ class SurrogateProposer:
                 return mask
         learn(self._surrogate, learned, self._most(constants.LEARNED))
         ask = _Ask(self, seen, pending, taken, keys)
-        if len(seen) + len(pending) >= self._undo_from and (undone := ask.best_undone()) is not None:
-            return undone
+        if len(seen) + len(pending) >= self._end_from and (corrected := ask.best_in_sequence()) is not None:
+            return corrected
         best = ask.best()
         if best is not None:
             self._chosen = ask.further(best, len(pending) // constants.UNDER_WAY)
@@ -292,16 +292,10 @@ class _Ask:
     def _flips(self, mask: Mask) -> list[Mask]:
         return self._owner._drawn(mutation.single_flips(mask, self._problem), self._owner._most(constants.FLIPPED))
 
-    def best_undone(self) -> Mask | None:
-        """A member of the front without one of its float islands, or with biases corrected in sequence.
-
-        None if all of these are known.
-        """
-        tried = [mask for member in self._parents for mask in mutation.without_islands(member, self._problem)]
-        if self._owner._large:
-            tried = self._owner._drawn(tried, constants.UNDONE)
+    def best_in_sequence(self) -> Mask | None:
+        """The most promising member of the front, with biases corrected in sequence; None if all of these are known."""
         later = self._problem.in_sequence
-        tried += [m._replace(repairs=later[m.repairs]) for m in self._parents if m.repairs in later]
+        tried = [m._replace(repairs=later[m.repairs]) for m in self._parents if m.repairs in later]
         masks, gains = self._weighed(list(dict.fromkeys(tried)))
         return masks[int(np.argmax(gains))] if masks else None
 
@@ -323,7 +317,7 @@ class _Ask:
         for number in range(self._owner._most(constants.CHILDREN)):
             parents = self._parents if number % 2 or not expected else expected
             if parents:
-                mask = mutation.child(parents, self._problem, terms, noise, self._owner._rng)
+                mask = mutation.child(parents, self._problem, noise, self._owner._rng)
                 self._owner._pool.setdefault(mask)
 
     def _weighed(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
