@@ -86,7 +86,6 @@ MECHANISMS: dict[str, Patches] = {
     "other repairs": [(constants, "REPAIRED_SHARE", 0.0), (mutation, "repaired", lambda mask, problem: [])],
     "other states": [(constants, "RESTATED_SHARE", 0.0), (mutation, "restated", lambda mask, problem, noise: [])],
     "moves of islands and gaps": _other_moves("_drop_island", "_close_gap"),
-    "exchanges of units": _other_moves("_swap"),
     "units that are cut off": [(Problem, "unclipped", lambda self, mask: mask)],
 }
 """What is switched off, by what it is called in the docs."""
