@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from autoselect.cases.settings import SearchSettings
 from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.console import warn, watching
-from autoselect.cli.help import HelpAll
 from autoselect.cli.options import AsJson, Quiet, command_line, parameters_of
+from autoselect.cli.parsing import HelpAll
 from autoselect.cli.progress import clock
 from autoselect.cli.search import Config, told_in_python
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.console import out, print_lines, warn, watching
-from autoselect.cli.help import HelpAll
 from autoselect.cli.options import AsJson, in_python, parameters_of
+from autoselect.cli.parsing import HelpAll
 from autoselect.diagnosis.settings import DiagnosisSettings
 
 if TYPE_CHECKING:

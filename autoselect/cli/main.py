@@ -12,10 +12,9 @@ from autoselect.cli.building import build, compile_model
 from autoselect.cli.check import check
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
-from autoselect.cli.help import ShortHelp
 from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
-from autoselect.cli.parsing import Command, Group
+from autoselect.cli.parsing import Command, Group, ShortHelp
 from autoselect.cli.run_folders import compare, merge, pick, report, show, watch
 from autoselect.cli.search import demo, resume, search
 

@@ -58,8 +58,8 @@ def watch(
     port: Annotated[int, typer.Option(min=1, max=65535, help="At which port.")] = 8080,
 ) -> None:
     """Print the command that shows a run in optuna-dashboard, or run it (extra: dashboard)."""
-    from autoselect.api.watching import find_program
-    from autoselect.api.watching import watch as command_of
+    from autoselect.api.reporting import find_program
+    from autoselect.api.reporting import watch as command_of
 
     command = command_of(directory, host=host, port=port)
     if not (run or open_browser):

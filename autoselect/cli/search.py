@@ -14,8 +14,8 @@ from autoselect.cases.option import DATA, Option
 from autoselect.cases.settings import SearchSettings
 from autoselect.cli.command import with_run, with_settings
 from autoselect.cli.config_file import read_config
-from autoselect.cli.help import HelpAll
 from autoselect.cli.options import in_python, option_of, parameter_of, parameters_of
+from autoselect.cli.parsing import HelpAll
 from autoselect.runs.run import Run
 
 _LIVE = "What the run had as an object in Python, not as a path or name"

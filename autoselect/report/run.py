@@ -56,7 +56,7 @@ class Run(tables.Run):
 
     def plot_history(self) -> Figure:
         """Draw how much of its last hypervolume the front had after each trial."""
-        from autoselect.report.figures.growth import history_figure
+        from autoselect.report.figures.pareto import history_figure
 
         return history_figure(self.trials, self.summary)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autoselect.errors import ModelError
-from autoselect.rewrites import subgraphs
+from autoselect.rewrites import rewriting
 from autoselect.rewrites.odd_forms import BUILTIN, DENSE, INLINED, WIDE
 from autoselect.rewrites.rewriting import Rewrite, has_ops
 from autoselect.tflite import editing
@@ -27,7 +27,7 @@ def _freeze(model: fb.Model) -> set[_Key]:
     Raises:
         ModelError: If a variable can neither become a constant nor stay.
     """
-    subgraphs.make_main(model, 0)  # What it does not run changes nothing.
+    rewriting.make_main(model, 0)  # What it does not run changes nothing.
     started, starts, runs = _parted(model)
     try:
         initial = {key: graph.tensors[op.inputs[1]] for graph, key, op in _uses(model, starts)}
@@ -45,7 +45,7 @@ def _freeze(model: fb.Model) -> set[_Key]:
             ops = [op for op in graph.operators or [] if id(op) not in settled and _handle(model, op) not in frozen]
             graph.operators = [op for op in ops if kept or not spent.issuperset(_started_by(model, op) or {-1})]
             editing.drop_unused_tensors(model, place)
-    subgraphs.make_main(model, 0)
+    rewriting.make_main(model, 0)
     return frozen
 
 
@@ -62,7 +62,7 @@ def _assigned(model: fb.Model, graphs: Iterable[fb.SubGraph]) -> set[_Key]:
 
 
 def _started_by(model: fb.Model, op: fb.Operator) -> Iterable[int]:
-    return subgraphs.reached_subgraphs(op) if fb.op_type(model, op) == "CALL_ONCE" else ()
+    return rewriting.reached_subgraphs(op) if fb.op_type(model, op) == "CALL_ONCE" else ()
 
 
 def _uses(model: fb.Model, graphs: Iterable[fb.SubGraph]) -> Iterator[tuple[fb.SubGraph, _Key, fb.Operator]]:

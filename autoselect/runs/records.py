@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from autoselect.domain.left import CountsLeft
+from autoselect.domain.quantities import CountsLeft
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Standing
 from autoselect.errors import ErrorKind

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from autoselect.domain.graph import HELPER, IN_INTEGERS, Graph, Op, OpKind, count_segments
-from autoselect.domain.left import CountsLeft
+from autoselect.domain.quantities import CountsLeft
 from autoselect.domain.targets import PenaltyWeights
 
 _ON_ACCELERATOR: dict[OpKind, bool | None] = {**dict.fromkeys(IN_INTEGERS, True), OpKind.NEUTRAL: None}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autoselect.domain.graph import IN_INTEGERS, Op, OpKind
 from autoselect.errors import ModelError
-from autoselect.sources import shapes, signatures
+from autoselect.sources import shapes, tflite_files
 from autoselect.tflite import analysis, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -44,7 +44,7 @@ def integer_model(source: str | Path | bytes, signature: str | None = None) -> I
         analysis.analyse(file)  # Refuses a file whose ops and tensors do not fit together.
         model = file.model
         if len({int(entry.subgraphIndex or 0) for entry in model.signatureDefs or []}) > 1:
-            signatures.choose(model, signature)
+            tflite_files.choose(model, signature)
             content = fb.serialise(model)
     except ModelError as exc:
         raise ModelError(f"The integer model cannot be taken (--integer). {exc}") from exc

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autoselect.errors import ModelError, UsageError, first_line, sentence
-from autoselect.sources import signatures
+from autoselect.sources import tflite_files
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 
@@ -96,9 +96,9 @@ def _chosen(keys: Sequence[str], wanted: str | None, folder: Path) -> str:
     if not keys:
         raise ModelError(f"The SavedModel {folder} has no signature. Export it with `model.export(folder)`.")
     if wanted is not None and wanted not in keys:
-        raise UsageError(signatures.unknown(wanted, keys))
+        raise UsageError(tflite_files.unknown(wanted, keys))
     if wanted is None and len(keys) > 1 and _DEFAULT_SIGNATURE not in keys:
-        raise ModelError(signatures.several(keys))
+        raise ModelError(tflite_files.several(keys))
     return wanted or (_DEFAULT_SIGNATURE if _DEFAULT_SIGNATURE in keys else keys[0])
 
 

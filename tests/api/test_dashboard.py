@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import autoselect
-from autoselect.api import watching
+from autoselect.api import reporting
 from autoselect.cli.main import app
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import UsageError
@@ -62,8 +62,8 @@ def free_port() -> int:
 
 def test_the_dashboard_shows_metrics_notes_and_artifacts(finished: autoselect.Run) -> None:
     port = free_port()
-    command = watching.watch(finished.directory, port=port)
-    with served([watching.find_program(), *command[1:]], port) as ask:
+    command = reporting.watch(finished.directory, port=port)
+    with served([reporting.find_program(), *command[1:]], port) as ask:
         (study,) = ask("/api/studies")["study_summaries"]
         found = ask(f"/api/studies/{study['study_id']}")
         assert found["objective_names"] == ["accuracy", "size_bytes", "penalty"]
@@ -104,10 +104,10 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_program_is_told_with_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(reporting.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"pip install 'autoselect\[dashboard\]'"):
-        watching.find_program()
+        reporting.find_program()
 
 
 def test_notes_read_back_by_the_dashboards_own_function() -> None:

@@ -11,8 +11,7 @@ import zoo
 from litert_quantizer import quantizer
 
 from autoselect.domain.recipe import Recipe
-from autoselect.exports.member_ops import MemberOp, member_ops
-from autoselect.exports.other_tools import build_script, litert_recipe
+from autoselect.exports.other_tools import MemberOp, build_script, litert_recipe, member_ops
 from autoselect.quantize.building.left_out import left_out
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from autoselect.report.figures.growth import history_figure
+from autoselect.report.figures.pareto import history_figure
 from autoselect.report.run import Run
 from autoselect.report.tables.volumes import volume_by_trial
 

@@ -27,7 +27,6 @@ from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import (
     certainty,
     channels,
-    front_files,
     front_members,
     on_chip,
     rescoring,
@@ -116,7 +115,7 @@ class Finish:
         measured = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
         choice = self._chosen(measured, records, pool, listener)
         front = choice.front
-        front_files.materialise(front, self.folder, root)
+        front_members.materialise(front, self.folder, root)
         said += measured.messages
         for message in said:
             listener(Warned(message=message))
@@ -160,11 +159,11 @@ class Finish:
             },
         }
         write_json(self.folder.summary, summary)  # After the tables that it sums up.
-        front_files.remove_former_members(front, self.folder)
+        front_members.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that a killed search left may lack it.
             export(front, picks, self.folder, self.case.files)
         if pool is not None:
-            front_files.remove_work(self.folder.work)
+            front_members.remove_work(self.folder.work)
         return status
 
     def _chosen(
@@ -390,7 +389,7 @@ def _restored(wholes: Mapping[str, TrialRecord], root: Path, pool: Workers | Non
     if pool is None:
         return []
     listener(StageStarted(stage="picks"))
-    failures = front_files.restore(list(wholes.values()), root, pool)
+    failures = front_members.restore(list(wholes.values()), root, pool)
     return [f"The baseline {key} could not be built again. {why}" for key, why in failures.items()]
 
 
