@@ -9,7 +9,7 @@ import pytest
 
 from autoselect.domain.quantities import possible
 from autoselect.embedded import model_bytes
-from autoselect.report.page import effects, nodes, page
+from autoselect.report.page import effects, graphs, nodes
 from autoselect.report.page.page import context, page_of
 from autoselect.runs.run import Run
 
@@ -46,11 +46,11 @@ def test_samples_equal_to_floats_are_none_of_the_furthest(tmp_path: Path) -> Non
 
 def test_graphs_are_those_of_the_picks_whose_files_are_there(tmp_path: Path) -> None:
     run = made.made_run(tmp_path)
-    assert page.graphs(run, {}) == []
+    assert graphs.graphs(run, {}) == []
     wanted = run.summary["picks"]["balanced"]
     (tmp_path / "front").mkdir()
     (tmp_path / "front" / f"{wanted}.tflite").write_bytes(model_bytes())
-    (found,) = page.graphs(run, {})
+    (found,) = graphs.graphs(run, {})
     assert (found["id"], found["picks"]) == (wanted, ["compact", "balanced"])
     assert len(found["ops"]) == 22
     for place, (_, kind, _, shape, macs, _, sources) in enumerate(found["ops"]):
@@ -58,7 +58,7 @@ def test_graphs_are_those_of_the_picks_whose_files_are_there(tmp_path: Path) -> 
         assert shape.startswith("float32 1×")
         assert macs >= 0
         assert all(source < place for source in sources)
-    (again,) = page.graphs(run, {found["ops"][3][2]: 11})
+    (again,) = graphs.graphs(run, {found["ops"][3][2]: 11})
     assert again["ops"][3][2] == 11
     assert list(context(run)["op_kinds"]) == ["float"]
 
