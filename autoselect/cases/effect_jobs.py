@@ -174,7 +174,7 @@ def _evidence(case: OpenCase, sha256: str, part: str) -> list[np.ndarray]:
         return [np.load(path)]
     whole, samples = case.runner(FLOAT), case.part(part)
 
-    def reference(numbers: Sequence[int]) -> runner.Outputs:
+    def reference(numbers: Sequence[int]) -> dict[str, np.ndarray]:
         return evaluate.stacked([whole(samples.inputs(i)) for i in numbers])
 
     kept = case.reference("search")
