@@ -371,3 +371,29 @@ def test_the_streaming_denoisers_merged_op_can_leave_integers(real_data: Path) -
     left_out = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float"))
     assert {op.kind.value for op in left_out.graph.ops} == {"float"}
     assert difference(left_out.content, content, prepared.fed(), delegates=False) == 0.0
+
+
+def test_transposes_that_undo_each_other_are_folded() -> None:
+    """As converters of ONNX leave them between layouts; TensorFlow's leaves none, so a pair is put in."""
+    turned, axes = (1, 5, 3, 4), ((0, 3, 1, 2), (0, 2, 3, 1))
+    model = fb.parse(zoo.from_function(lambda x: tf().nn.sigmoid(tf().tanh(x)), (1, 3, 4, 5)).float_model)
+    graph = model.subgraphs[0]
+    tanh, sigmoid = graph.operators
+    graph.tensors += [
+        tensor(b"turned", list(turned), schema.TensorType.FLOAT32),
+        tensor(b"back", [1, 3, 4, 5], schema.TensorType.FLOAT32),
+    ]
+    back = len(graph.tensors) - 1
+    constants = [editing.add_constant(model, f"axes{i}", np.array(row, np.int32)) for i, row in enumerate(axes)]
+    pair = [
+        editing.new_op(model, "TRANSPOSE", [int(tanh.outputs[0]), constants[0]], back - 1),
+        editing.new_op(model, "TRANSPOSE", [back - 1, constants[1]], back),
+    ]
+    sigmoid.inputs = np.array([back], np.int32)
+    graph.operators = [tanh, *pair, sigmoid]
+    content = fb.serialise(model)
+    found = normalise(content)
+    assert [op.op_type for op in reader.read_graph(fb.parse(found.content)).ops] == ["TANH", "LOGISTIC"]
+    assert found.folded == ("turned", "back")
+    samples = [{"x": np.random.default_rng(0).normal(size=(1, 3, 4, 5)).astype(np.float32)}]
+    assert difference(content, found.content, samples) == 0.0
