@@ -94,8 +94,8 @@ def main() -> None:
     parser.add_argument("--missing", action="store_true", help="Only those that have no row.")
     parser.add_argument("--samples", type=int, default=20, help="To calibrate, to search on, to hold out: each.")
     parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--search-seconds", type=float, default=60.0, help="Then no further candidate is begun.")
-    parser.add_argument("--seconds", type=float, default=400.0, help="Then a model's process is ended.")
+    parser.add_argument("--search-seconds", type=float, default=480.0, help="Then no further candidate is begun.")
+    parser.add_argument("--seconds", type=float, default=900.0, help="Then a model's process is ended.")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     amounts = {key: getattr(options, key) for key in AMOUNTS}
