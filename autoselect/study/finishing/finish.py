@@ -128,7 +128,9 @@ class Finish:
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
-            choice = replace(choice, front=front, picks=self._picks(front, link, heldout))
+            choice = replace(
+                choice, front=front, picks=self._picks(front, link, heldout if choice.contradicted else {})
+            )
         listener(StageStarted(stage="write"))
         ids, picks = {r.id for r in measured.members}, choice.picks
         result.write_tables(
@@ -198,9 +200,13 @@ class Finish:
         unknown: Mapping[str, certainty.Unknown],
         records: Sequence[TrialRecord],
     ) -> _Choice:
-        """The choice without members that held-out samples contradict, if the recommended one is such a member."""
-        contradicted = self._contradicted(choice.judged, heldout)
-        if choice.picks.get("recommended") not in contradicted:
+        """The choice without members that held-out samples contradict, if the recommended one is such a member.
+
+        Of a model that is expected to break the limit anyway, nothing is contradicted.
+        """
+        contradicted, chosen, confidence = self._contradicted(choice.judged, heldout), choice.picks, choice.confidence
+        is_promised = confidence is not None and confidence.expected <= self.yardstick.allowed_drop
+        if not is_promised or chosen["recommended"] not in contradicted:
             return choice
         scored, root = scores_of(distinct(records)), self.case.files.root
         link = certainty.link_of(scored)
