@@ -21,7 +21,7 @@ from autoselect.cli.search import search
 from autoselect.embedded import calibration, model_bytes, search_samples
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import MEASURED_COLUMNS, front_columns, trial_columns
-from autoselect.study.finishing.channels import CURE_COLUMNS
+from autoselect.study.finishing.cured import CURE_COLUMNS
 from autoselect.study.finishing.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS
 
 if sys.version_info >= (3, 11):

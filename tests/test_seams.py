@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "autoselect"
 SEAMS = {
     "tensorflow.lite.python": (
         r"tensorflow\.lite\.python",
-        {"quantize/preparing/converter.py", "sources/saved_models.py", "exports/other_tools.py"},
+        {"quantize/preparing/converter.py", "sources/saved_models.py", "exports/plain_tensorflow.py"},
     ),
     "optuna": (r"\._(storage|study_id|trial_id)\b", {"study/recording/optuna_study.py"}),
     "optuna's journal": (r"JournalFileBackend", {"study/recording/optuna_study.py"}),

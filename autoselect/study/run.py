@@ -29,7 +29,7 @@ from autoselect.runs.folder import RunFolder, read_json
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
 from autoselect.study.early_exit import stop_of
-from autoselect.study.finishing import front_members
+from autoselect.study.finishing import front_files
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.finish import Finish
 from autoselect.study.loop import SearchLoop, Stop
@@ -107,7 +107,7 @@ def opened(
     check_objectives(request.settings, check_target(request.settings))
     folder.create()
     with folder.locked(), _discarded_unless_begun(folder):
-        front_members.remove_work(folder.work)  # What a search of other ingredients left that had no manifest yet.
+        front_files.remove_work(folder.work)  # What a search of other ingredients left that had no manifest yet.
         if not request.members:
             folder.write_manifest(new_manifest(request))
         with search_pool(request, folder) as pool:
@@ -143,7 +143,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     with folder.locked(), search_pool(request, folder) as pool:
         kept = folder.work.exists()
         if not manifest["hashes"]:  # It was stopped amid its samples.
-            front_members.remove_work(folder.work)
+            front_files.remove_work(folder.work)
         try:
             case, settings, remarks = prepared(request, folder, pool, clock)
             refuse_other_ingredients(folder, manifest, case)
@@ -159,7 +159,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             float_model = _float_reference(case, pool, request.settings, clock)
         except BaseException:
             if not kept and is_settled(manifest):
-                front_members.remove_work(folder.work)
+                front_files.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
         return _search(request, folder, case, space, float_model, pool, clock)

@@ -19,7 +19,7 @@ import loaders
 import autoselect
 from autoselect import embedded
 from autoselect.runs.records import Scores
-from autoselect.study.finishing import front_members
+from autoselect.study.finishing import front_files
 from autoselect.study.recording.optuna_study import read_records
 
 RESULTS = Path(__file__).parent / "results"
@@ -102,7 +102,7 @@ class Kept:
 def keep(name: str, trials: int) -> None:
     """Search on all samples, without races, and keep the rows."""
     case, found = CASES[name], {}
-    remove = front_members.remove_work
+    remove = front_files.remove_work
 
     def keep_rows(root: Path) -> None:
         for kind in ("rows/search", "fidelity_rows/search"):
@@ -110,7 +110,7 @@ def keep(name: str, trials: int) -> None:
                 found[f"{kind}/{path.stem}"] = np.load(path)[:, 0]
         remove(root)
 
-    front_members.remove_work = keep_rows
+    front_files.remove_work = keep_rows
     try:
         with tempfile.TemporaryDirectory() as folder:
             run = autoselect.search(
@@ -128,7 +128,7 @@ def keep(name: str, trials: int) -> None:
             records = read_records(run.directory / "study.journal")
             reference = run.summary["references"]["float"]
     finally:
-        front_members.remove_work = remove
+        front_files.remove_work = remove
     scores = {r.scores.sha256: r.scores for r in records if r.scores}
     figures = ("size_bytes", "penalty", "float_ops")
     np.savez_compressed(

@@ -445,6 +445,14 @@ def evaluator_of_one_part(runner: Any) -> float:
     return hits(runner, pump.SEARCH)
 
 
+def test_models_that_do_not_repeat_have_plain_kernels_before_they_are_scored_held_out(tmp_path: Path) -> None:
+    told: list[Event] = []
+    pump.search(tmp_path / "run", trials=8, early_exit=False, listener=told.append)
+    stages = [event.stage for event in told if isinstance(event, StageStarted)]
+    assert "repeats" in stages
+    assert "repeats" not in stages[stages.index("heldout") :]
+
+
 def test_a_metric_of_ones_own_scores_as_the_catalogues_does(finished: autoselect.Run, tmp_path: Path) -> None:
     run = pump.search(tmp_path / "run", trials=6, metric=miss_rate, direction="minimize")
     assert run.manifest["metric"] == {"name": "miss_rate", "direction": "minimize"}

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import zoo
 
-from autoselect.cases import effect_jobs
-from autoselect.cases.effect_jobs import repeats
+from autoselect.cases import repeat_jobs
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import open_case
+from autoselect.cases.repeat_jobs import repeats
 from autoselect.data.samples import SampleStore
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
@@ -68,7 +68,7 @@ def test_what_happens_on_one_sample_only_is_found_too() -> None:
     assert not repeats(lambda: next(made, always), SAMPLES, seconds=10.0)
 
 
-TIMES = {"slow": (0.6, 3), "slower than allowed": (5.0, 2), "fast": (1e-4, effect_jobs.MOST_RUNS)}
+TIMES = {"slow": (0.6, 3), "slower than allowed": (5.0, 2), "fast": (1e-4, repeat_jobs.MOST_RUNS)}
 
 
 @pytest.mark.parametrize(("each", "runs"), TIMES.values(), ids=TIMES)
@@ -96,7 +96,7 @@ def files(tmp_path: Path) -> CaseFiles:
 
 
 def test_what_repeats_stays_with_the_delegates(files: CaseFiles) -> None:
-    assert effect_jobs.check(files.root, FLOAT, 0.1)
+    assert repeat_jobs.check(files.root, FLOAT, 0.1)
     assert not files.plain_kernels(FLOAT).exists()
 
 
@@ -113,9 +113,9 @@ def test_what_does_not_repeat_runs_on_plain_kernels(files: CaseFiles, monkeypatc
         def __call__(self, _inputs: Mapping[str, np.ndarray]) -> Outputs:
             return {"y": np.array([self.number])}
 
-    monkeypatch.setattr("autoselect.cases.effect_jobs.Runner", Runner)
+    monkeypatch.setattr("autoselect.cases.repeat_jobs.Runner", Runner)
     monkeypatch.setattr("autoselect.cases.open_case.Runner", Runner)
-    assert not effect_jobs.check(files.root, FLOAT, 0.1)
+    assert not repeat_jobs.check(files.root, FLOAT, 0.1)
     case = open_case(files.root)
     case.cpu_runner(FLOAT)
     assert asked[-1] is False
@@ -133,9 +133,9 @@ def test_what_is_scored_is_what_is_asked_to_repeat(files: CaseFiles, monkeypatch
     wide = source.prepared.builder.build(Recipe(int16_nodes=frozenset({"*"}))).content
     monkeypatch.setattr(wide_kernels, "WORTH_IT", 1)
     ran: list[bytes] = []
-    monkeypatch.setattr(effect_jobs, "Runner", lambda content: ran.append(content) or Runner(content))
+    monkeypatch.setattr(repeat_jobs, "Runner", lambda content: ran.append(content) or Runner(content))
     files.candidate("wide").parent.mkdir()
     files.candidate("wide").write_bytes(wide)
-    assert effect_jobs.check(files.root, "wide", 0.0)
+    assert repeat_jobs.check(files.root, "wide", 0.0)
     assert wide_kernels.slow_macs(wide) > 0
     assert {wide_kernels.slow_macs(content) for content in ran} == {0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
-from autoselect.domain.verdicts import count_runs
+from autoselect.domain.schedule import count_runs
 
 Row = tuple[str, str, str]
 """An op as the letters of the tensors that it reads, of those that it writes, and its side and type: ``N`` is an op on

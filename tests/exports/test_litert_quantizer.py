@@ -11,7 +11,9 @@ import zoo
 from litert_quantizer import quantizer
 
 from autoselect.domain.recipe import Recipe
-from autoselect.exports.other_tools import MemberOp, build_script, litert_recipe, member_ops
+from autoselect.exports.litert_quantizer import litert_recipe
+from autoselect.exports.member_ops import MemberOp, member_ops
+from autoselect.exports.plain_tensorflow import build_script
 from autoselect.quantize.building.left_out import left_out
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader

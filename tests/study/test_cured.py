@@ -14,7 +14,7 @@ from autoselect.domain.findings import ErrorParts
 from autoselect.errors import TrialError, WorkerDied
 from autoselect.quantize.diagnosing.cures import Cure
 from autoselect.runs.folder import RunFolder
-from autoselect.study.finishing.channels import CURE_COLUMNS, Cures, write_cures
+from autoselect.study.finishing.cured import CURE_COLUMNS, Cures, write_cures
 
 
 def test_parts_are_told_in_decibels(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from autoselect.errors import WorkerDied
 from autoselect.runs.files import write_bytes
 from autoselect.runs.records import Scores, TrialRecord, scores_of
 from autoselect.scoring.paired import PairedDrop
-from autoselect.study.finishing import front_members
+from autoselect.study.finishing import front_files
 from autoselect.study.finishing.certainty import Unknown, link_of
 from autoselect.study.finishing.front_members import front_of, measured_front, worth_reading
 from autoselect.study.yardstick import Yardstick
@@ -103,7 +103,7 @@ def test_luck_with_a_metric_that_is_no_mean_does_not_hide_what_is_closer_to_floa
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Noise and bounds are measured for members alone, and who is a member hangs on them."""
-    monkeypatch.setattr(front_members, "restore", lambda *_: {})
+    monkeypatch.setattr(front_files, "restore", lambda *_: {})
     records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL, WORSE))]
     records = [
         replace(r, scores=replace(r.scores, drop_noise=math.nan, drop_bound=math.nan)) for r in records if r.scores
@@ -131,7 +131,7 @@ class Dying(Measuring):
 
 
 def test_a_bound_that_is_not_measured_is_unknown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_members, "restore", lambda *_: {})
+    monkeypatch.setattr(front_files, "restore", lambda *_: {})
     records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL, WORSE))]
     records = [
         replace(r, scores=replace(r.scores, drop_noise=math.nan, drop_bound=math.nan)) for r in records if r.scores

@@ -16,8 +16,9 @@ from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Listed, Proposer, by_sensitivity, prefixes, random_masks
+from autoselect.study.proposing.recommending import Recommending
 from autoselect.study.proposing.surrogate import Belief, Surrogate, learn
-from autoselect.study.proposing.surrogate_proposer import Recommending, SurrogateProposer
+from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 
 TRIALS = 40
 

@@ -7,14 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.open_case import OpenCase
 from autoselect.domain.layers import LayerTable
-from autoselect.exports.other_tools import (
-    build_script,
-    choices_data,
-    litert_recipe,
-    member_ops,
-    names_in,
-    statistics_data,
-)
+from autoselect.exports.litert_quantizer import litert_recipe
+from autoselect.exports.member_ops import member_ops
+from autoselect.exports.model_explorer import choices_data, names_in, statistics_data
+from autoselect.exports.plain_tensorflow import build_script
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.repairing.repairs import before_quantizing
 from autoselect.rewrites.names import canonical_name

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,8 @@ from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import (
     certainty,
     channels,
+    cured,
+    front_files,
     front_members,
     on_chip,
     rescoring,
@@ -44,8 +45,6 @@ from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_u
 from autoselect.study.setup.target_rules import compiler_summary
 from autoselect.study.yardstick import Yardstick
 
-_NOTHING_HELDOUT: Mapping[str, Heldout] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
@@ -57,8 +56,8 @@ class _Choice:
         picks: Ids by name.
         confidence: How sure the recommended one is.
         chips: What was found on chips.
-        contradicted: The members that were recommended until held-out samples contradicted them, in that order.
-        is_all_contradicted: Whether held-out samples leave none.
+        refused: Ids of the members that held-out samples contradict; empty if the recommended one is none of them.
+        contradicted: Those of them that would be recommended else, in that order.
     """
 
     front: list[TrialRecord]
@@ -66,13 +65,18 @@ class _Choice:
     picks: dict[str, str]
     confidence: certainty.Confidence | None
     chips: Sequence[on_chip.OnChip] = ()
+    refused: Collection[str] = ()
     contradicted: Sequence[Scores] = ()
-    is_all_contradicted: bool = False
 
     @property
     def recommended(self) -> Scores | None:
         """The recommended member's scores."""
         return next((r.scores for r in self.front if r.id == self.picks["recommended"]), None)
+
+    @property
+    def is_all_refused(self) -> bool:
+        """Whether held-out samples leave no member."""
+        return bool(self.refused) and all(r.id in self.refused for r in self.judged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,22 +119,20 @@ class Finish:
         measured = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
         choice = self._chosen(measured, records, pool, listener)
         front = choice.front
-        front_members.materialise(front, self.folder, root)
+        front_files.materialise(front, self.folder, root)
         said += measured.messages
         for message in said:
             listener(Warned(message=message))
         said += [message for chip in choice.chips for message in chip.messages]
-        heldout, failures = self._heldout(front, references, choice.recommended, pool, listener)
-        choice = self._reconsidered(choice, heldout, measured.unknown, records)
-        kernels, unlike = self._checked(front, references, choice.recommended, pool, listener)
-        said += failures + unlike
+        choice, heldout, kernels, failures = self._checked(
+            choice, references, measured.unknown, records, pool, listener
+        )
+        said += failures
         hidden = self._hidden(choice.recommended, pool, listener)
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
-            choice = replace(
-                choice, front=front, picks=self._picks(front, link, heldout if choice.contradicted else {})
-            )
+            choice = replace(choice, front=front, picks=self._picks(front, link, choice.refused))
         listener(StageStarted(stage="write"))
         ids, picks = {r.id for r in measured.members}, choice.picks
         result.write_tables(
@@ -147,7 +149,7 @@ class Finish:
         on_chip.write_chip_table(self.folder.chip, choice.chips)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
-        is_met = measured.feasible and not choice.is_all_contradicted
+        is_met = measured.feasible and not choice.is_all_refused
         status = "interrupted" if pool is None else "complete" if is_met else "nothing_feasible"
         summary = self._summary(status, records, references, heldout, choice)
         early = [f"Ended early: {ended_early}."] if ended_early else []
@@ -161,11 +163,11 @@ class Finish:
             },
         }
         write_json(self.folder.summary, summary)  # After the tables that it sums up.
-        front_members.remove_former_members(front, self.folder)
+        front_files.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that a killed search left may lack it.
             export(front, picks, self.folder, self.case.files)
         if pool is not None:
-            front_members.remove_work(self.folder.work)
+            front_files.remove_work(self.folder.work)
         return status
 
     def _chosen(
@@ -204,21 +206,21 @@ class Finish:
 
         Of a model that is expected to break the limit anyway, nothing is contradicted.
         """
-        contradicted, chosen, confidence = self._contradicted(choice.judged, heldout), choice.picks, choice.confidence
+        refused, confidence = self._contradicted(choice.judged, heldout), choice.confidence
         is_promised = confidence is not None and confidence.expected <= self.yardstick.allowed_drop
-        if not is_promised or chosen["recommended"] not in contradicted:
+        if not is_promised or choice.picks["recommended"] not in refused:
             return choice
-        scored, root = scores_of(distinct(records)), self.case.files.root
+        scored, root, rule = scores_of(distinct(records)), self.case.files.root, self.yardstick.rule
         link = certainty.link_of(scored)
-        standings = sorted(certainty.standings_of(choice.judged, link), key=self.yardstick.rule.order)
-        left = [r for r in choice.judged if r.id not in contradicted]
-        before = itertools.takewhile(lambda s: s.id in contradicted, standings)
+        by_preference = [s.id for s in sorted(certainty.standings_of(choice.judged, link), key=rule.order)]
+        scores = {r.id: r.scores for r in choice.judged if r.scores}
+        left = [r for r in choice.judged if r.id not in refused] or choice.judged
         return replace(
             choice,
-            picks=self._picks(choice.judged, link, heldout),
-            confidence=certainty.confidence_of(left or choice.judged, scored, self.yardstick, root, None, unknown),
-            contradicted=[s for standing in before for s in scores_of(choice.judged) if s.sha256[:10] == standing.id],
-            is_all_contradicted=not left,
+            picks=self._picks(choice.judged, link, refused),
+            confidence=certainty.confidence_of(left, scored, self.yardstick, root, None, unknown),
+            refused=refused,
+            contradicted=[scores[id_] for id_ in itertools.takewhile(refused.__contains__, by_preference)],
         )
 
     def _contradicted(self, front: Sequence[TrialRecord], heldout: Mapping[str, Heldout]) -> set[str]:
@@ -254,55 +256,46 @@ class Finish:
     def _target(self) -> Target:
         return read_target(self.settings.target)
 
-    def _heldout(
+    def _checked(
         self,
-        front: Sequence[TrialRecord],
+        choice: _Choice,
         references: Sequence[Reference],
-        recommended: Scores | None,
+        unknown: Mapping[str, certainty.Unknown],
+        records: Sequence[TrialRecord],
         pool: Workers | None,
         listener: Listener,
-    ) -> tuple[dict[str, Heldout], list[str]]:
-        """What the held-out samples say, and warnings, which the listener has been told."""
+    ) -> tuple[_Choice, dict[str, Heldout], dict[str, OnKernels], list[str]]:
+        """What held-out samples say and make of the choice, and whether outputs repeat and are those of the kernels.
+
+        A model that does not repeat has plain kernels before it is scored. The last are warnings, which the listener
+        has been told.
+        """
         if pool is None:
-            return {}, []
+            return choice, {}, {}, []
+        members, curing = _named(choice.front), cured.start_cures(self.case, self.settings, pool)
+        known = {r.sha256 for r in references if r.name in ("float", "fiq")}
+        unchecked = {sha: name for sha, name in members.items() if sha not in known}
+        warnings = list(warn_of_unrepeated(self.case, unchecked, pool, listener, have_run=True))
         heldout, failures = rescoring.score_heldout(
-            [*(r.sha256 for r in references), *_named(front)],
-            recommended.sha256 if recommended else "",
+            [*(r.sha256 for r in references), *members],
+            choice.recommended.sha256 if choice.recommended else "",
             self.case,
             self.objectives[0].direction,
             pool,
             self.settings.trial_timeout,
             listener,
         )
-        for message in failures:
-            listener(Warned(message=message))
-        return heldout, failures
-
-    def _checked(
-        self,
-        front: Sequence[TrialRecord],
-        references: Sequence[Reference],
-        recommended: Scores | None,
-        pool: Workers | None,
-        listener: Listener,
-    ) -> tuple[dict[str, OnKernels], list[str]]:
-        """Whether outputs repeat and are those of the kernels, and warnings, which the listener has been told."""
-        if pool is None:
-            return {}, []
-        members, curing = _named(front), channels.start_cures(self.case, self.settings, pool)
-        known = {r.sha256 for r in references if r.name in ("float", "fiq")}
-        unknown = {sha: name for sha, name in members.items() if sha not in known}
-        warnings = list(warn_of_unrepeated(self.case, unknown, pool, listener, have_run=True))
-        failures = list[str]()
+        choice = self._reconsidered(choice, heldout, unknown, records)
+        recommended = choice.recommended
         if recommended is not None:
             failures += rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
-        failures += channels.write_cures(curing, self.folder)
+        failures += cured.write_cures(curing, self.folder)
         failures += verdict.far_from_float(recommended)
         for message in failures:
             listener(Warned(message=message))
         chosen = recommended.sha256 if recommended else ""
         kernels, unlike = confirmed_on_kernels(self.case.files.root, members, chosen, pool, listener)
-        return kernels, warnings + failures + unlike
+        return choice, heldout, kernels, warnings + failures + unlike
 
     def _hidden(self, recommended: Scores | None, pool: Workers | None, listener: Listener) -> list[str]:
         """What the closeness of the recommended model's whole outputs, and its mean over samples, hides."""
@@ -317,11 +310,8 @@ class Finish:
             return ()
         return clipping_of(self.case.files.root, pool, self.settings)
 
-    def _picks(
-        self, front: Sequence[TrialRecord], link: Link | None, heldout: Mapping[str, Heldout] = _NOTHING_HELDOUT
-    ) -> dict[str, str]:
-        standings = certainty.standings_of(front, link)
-        return dict(named_picks(standings, self.yardstick.rule, self._contradicted(front, heldout)))
+    def _picks(self, front: Sequence[TrialRecord], link: Link | None, refused: Collection[str] = ()) -> dict[str, str]:
+        return dict(named_picks(certainty.standings_of(front, link), self.yardstick.rule, refused))
 
     def _steps(self, front: Sequence[TrialRecord]) -> dict[str, float]:
         """The least distance between members that are shown, by objective; other objectives are not thinned."""
@@ -395,7 +385,7 @@ def _restored(wholes: Mapping[str, TrialRecord], root: Path, pool: Workers | Non
     if pool is None:
         return []
     listener(StageStarted(stage="picks"))
-    failures = front_members.restore(list(wholes.values()), root, pool)
+    failures = front_files.restore(list(wholes.values()), root, pool)
     return [f"The baseline {key} could not be built again. {why}" for key, why in failures.items()]
 
 

@@ -1,27 +1,20 @@
-"""Which candidates are the front, which of its members are worth reading, and their files."""
+"""Which candidates are the front, and which of its members are worth reading."""
 
 from __future__ import annotations
 
 import math
-import re
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases import build_jobs
-from autoselect.cases.files import CaseFiles
 from autoselect.domain.objectives import Objective, losses
 from autoselect.domain.pareto import non_dominated, whole_steps
-from autoselect.errors import AutoselectError, TrialError
 from autoselect.isolation.door import Workers
-from autoselect.isolation.pool import result_of
-from autoselect.runs.files import write_bytes, write_text
-from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord, distinct, scores_of
 from autoselect.scoring.metrics import METRIC_NAMES
+from autoselect.study.finishing import front_files
 from autoselect.study.finishing.certainty import (
     Unknown,
     expected_drops,
@@ -31,61 +24,6 @@ from autoselect.study.finishing.certainty import (
 )
 from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.yardstick import Yardstick
-
-_MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|(?:litert|ai-edge)-quantizer\.json|build\.py)")
-
-
-def restore(records: Sequence[TrialRecord], case_root: Path, pool: Workers) -> dict[str, str]:
-    """Build again the candidates whose files an earlier process did not keep.
-
-    Returns:
-        Why one could not be built again, by id.
-
-    Raises:
-        AutoselectError: If one comes out different.
-    """
-    files = CaseFiles(root=case_root)
-    running = [
-        (record, pool.submit(build_jobs.build, case_root, record.recipe.to_json()))
-        for record in records
-        if record.scores and record.recipe and not files.candidate(record.scores.sha256).exists()
-    ]
-    failures = dict[str, str]()
-    for record, future in running:
-        try:
-            built = result_of(future)
-        except TrialError as exc:
-            failures[record.id] = str(exc)
-            continue
-        if record.scores and built.sha256 != record.scores.sha256:
-            raise AutoselectError(f"Candidate {record.id} was built again and came out different; please report this.")
-    return failures
-
-
-def materialise(front: Sequence[TrialRecord], folder: RunFolder, case_root: Path) -> None:
-    """Write each member's model and recipe."""
-    files = CaseFiles(root=case_root)
-    for record in front:
-        if record.scores is None or record.recipe is None:
-            continue
-        source, target = files.candidate(record.scores.sha256), folder.front / f"{record.id}.tflite"
-        if source.exists():
-            write_bytes(target, source.read_bytes())
-        write_text(folder.front / f"{record.id}.recipe.json", record.recipe.to_json() + "\n")
-
-
-def remove_former_members(front: Sequence[TrialRecord], folder: RunFolder) -> None:
-    """Remove the files of earlier members, known by their names; all other files are the user's."""
-    members = {r.id for r in front}
-    for path in sorted(folder.front.glob("*")):
-        match = _MEMBER_FILE.fullmatch(path.name)
-        if match and match.group(1) not in members:
-            path.unlink(missing_ok=True)
-
-
-def remove_work(root: Path) -> None:
-    """Remove samples and candidates; a run needs them only while it goes on."""
-    shutil.rmtree(root, ignore_errors=True)
 
 
 def front_of(
@@ -169,7 +107,7 @@ def measured_front(
     wider, _ = front_of(with_guessed_bounds(left, front), objectives, yardstick, link)
     own, known = {r.id: r for r in distinct(left)}, {r.id for r in front}
     further = [own[r.id] for r in wider if r.id not in known]
-    lost |= (more_lost := restore(further, root, pool))
+    lost |= (more_lost := front_files.restore(further, root, pool))
     further, more_failures = with_bounds([r for r in further if r.id not in more_lost], root, pool)
     failures |= more_failures
     members = _best_first([*front, *further], objectives)
@@ -196,7 +134,7 @@ def _restored_front(
     lost = dict[str, str]()
     while True:
         front, feasible = front_of([r for r in records if r.id not in lost], objectives, yardstick, link)
-        failures = restore(front, root, pool)
+        failures = front_files.restore(front, root, pool)
         if not failures:
             return front, feasible, lost
         lost |= failures

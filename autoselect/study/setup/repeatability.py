@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from autoselect.cases import build_jobs, divergence, effect_jobs
+from autoselect.cases import build_jobs, divergence, repeat_jobs
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
@@ -60,7 +60,7 @@ def warn_of_unrepeated(
     """
     listener(StageStarted(stage="repeats", total=len(names)))
     seconds = min(_SECONDS, _SECONDS_IN_ALL / max(len(names), 1))
-    running = {n: pool.submit(effect_jobs.check, case.files.root, sha256, seconds) for sha256, n in names.items()}
+    running = {n: pool.submit(repeat_jobs.check, case.files.root, sha256, seconds) for sha256, n in names.items()}
     messages = []
     for name, future in running.items():
         try:
