@@ -25,18 +25,10 @@ from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.diagnosis import jobs
 from autoselect.diagnosis.activations import input_statistics
-from autoselect.diagnosis.moments import OUTLIER_DEVIATIONS, Moments
 from autoselect.diagnosis.request import Outcome, Request
-from autoselect.domain.findings import (
-    Ablation,
-    ActivationStatistics,
-    ErrorParts,
-    Findings,
-    GroupCloseness,
-    Travel,
-    WeightStatistics,
-)
-from autoselect.domain.graph import Graph
+from autoselect.diagnosis.travel import travel
+from autoselect.diagnosis.weights import weight_statistics
+from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorParts, Findings, GroupCloseness, Travel
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import did_you_mean, listed, some
@@ -48,125 +40,7 @@ from autoselect.quantize.diagnosing.statistics import NO_METRICS, LayerMetrics, 
 from autoselect.quantize.diagnosing.verification import Plan
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
-from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
-from autoselect.tflite.operands import WEIGHTS
 from autoselect.tflite.tflite_file import TfliteFile
-
-_CHANNEL_AXIS = {"DEPTHWISE_CONV_2D": 3, "CONV_3D": 4}
-"""Axis of the output channels where it is not 0; the rows of a table count as channels."""
-
-
-def weight_statistics(
-    float_file: TfliteFile, built_file: TfliteFile, places: Mapping[int, int], nodes: Sequence[Node]
-) -> dict[str, WeightStatistics]:
-    """Describe the weights of every node that has constant ones.
-
-    The matrices of an LSTM count as one population: their rows one after the other are the channels, and so with
-    their scales, of which integer LSTMs have one a matrix.
-
-    Args:
-        float_file: The float model.
-        built_file: The diagnosed model, all-integer, mixed or float.
-        places: Index of each float op in the built model; an op that is missing there has no scales.
-        nodes: ``node.index`` is the op's index in the float model.
-
-    Returns:
-        By node name, in the order of ``nodes``.
-    """
-    model, built = float_file.model, built_file.model
-    found = {}
-    for node in nodes:
-        op = model.subgraphs[0].operators[node.index]
-        operands = _weight_operands(model, op)
-        if operands:
-            rows = _quantization(built, places[node.index], operands) if node.index in places else ([], [])
-            found[node.name] = _statistics(model, op, operands, rows)
-    return found
-
-
-def _weight_operands(model: fb.Model, op: fb.Operator) -> dict[int, np.ndarray]:
-    """Float constants of at least one element among the weight operands, by position."""
-    tensors = model.subgraphs[0].tensors
-    found = {}
-    for position in WEIGHTS.get(fb.op_type(model, op), ()):
-        if position >= len(op.inputs) or op.inputs[position] < 0:
-            continue
-        tensor = tensors[op.inputs[position]]
-        if fb.is_constant(model, tensor) and fb.TENSOR_DTYPES[tensor.type] == "float32":
-            found[position] = fb.constant_values(model, tensor)
-    return found
-
-
-def _channels(values: np.ndarray, op_type: str, op: fb.Operator) -> np.ndarray:
-    """The weights as rows, one a channel: shape (channels, weights of each)."""
-    axis = _CHANNEL_AXIS.get(op_type, 0)
-    if op_type == "BATCH_MATMUL":
-        axis = values.ndim - 2 if op.builtinOptions is not None and op.builtinOptions.adjY else values.ndim - 1
-    return np.moveaxis(np.atleast_1d(values), axis, 0).reshape(values.shape[axis] if values.ndim else 1, -1)
-
-
-def _quantization(built: fb.Model, place: int, positions: Mapping[int, np.ndarray]) -> tuple[list[float], list[int]]:
-    """Scales and zero points of the quantized operands of a built op, one after the other."""
-    op, scales, zero_points = built.subgraphs[0].operators[place], list[float](), list[int]()
-    for position in positions:
-        if position >= len(op.inputs) or op.inputs[position] < 0:
-            continue
-        tensor = built.subgraphs[0].tensors[op.inputs[position]]
-        if fb.TENSOR_DTYPES[tensor.type] in reader.QUANTIZED_DTYPES:
-            own, levels = fb.scales(tensor), fb.zero_points_of(tensor)
-            scales += own
-            zero_points += levels if len(levels) == len(own) else [0] * len(own)
-    return scales, zero_points
-
-
-def _statistics(
-    model: fb.Model, op: fb.Operator, operands: Mapping[int, np.ndarray], quantization: tuple[list[float], list[int]]
-) -> WeightStatistics:
-    rows = [_channels(values, fb.op_type(model, op), op) for values in operands.values()]
-    everything = np.concatenate([r.reshape(-1) for r in rows]).astype(np.float64)
-    moments = Moments()
-    moments.add(everything[:, None])
-    far = np.abs(everything - moments.mean[0]) > OUTLIER_DEVIATIONS * moments.deviation[0]
-    return WeightStatistics(
-        minima=tuple(float(v) for r in rows for v in r.min(axis=1)),
-        maxima=tuple(float(v) for r in rows for v in r.max(axis=1)),
-        kurtosis=float(moments.kurtosis[0]),
-        # Where all weights are equal, the mean's own rounding is no distance.
-        outlier_share=float(far.mean()) if moments.deviation[0] > 0.0 else 0.0,
-        scales=tuple(quantization[0]),
-        zero_points=tuple(quantization[1]),
-    )
-
-
-def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
-    """Follow the accumulated error from node to node.
-
-    Returns:
-        By node name, in graph order; nodes without statistics are left out.
-    """
-    known = {n.index: s for n, s in zip(accumulated.nodes, accumulated.statistics, strict=True) if s is not None}
-    powers = {index: float(10.0 ** (-figures.sqnr_db / 10.0)) for index, figures in known.items()}
-    feeding = graph.nearest(powers)
-    return {
-        node.name: Travel(
-            mean_squared_error=known[node.index].mean_squared_error,
-            rmse_per_scale=known[node.index].rmse_per_scale,
-            nsr=powers[node.index],
-            growth=_growth(powers[node.index], [powers[i] for i in feeding[node.index]]),
-        )
-        for node in accumulated.nodes
-        if node.index in known
-    }
-
-
-def _growth(power: float, before: list[float]) -> float:
-    """Power over the largest before; NaN without any, infinite out of exact inputs."""
-    largest = max((p for p in before if not math.isnan(p)), default=math.nan)
-    if largest == 0.0:
-        return math.inf if power > 0.0 else 1.0
-    return power / largest
-
 
 T = TypeVar("T")
 

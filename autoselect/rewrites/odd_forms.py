@@ -20,7 +20,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.words import listed
 from autoselect.errors import ModelError
-from autoselect.rewrites import rewriting
+from autoselect.rewrites import subgraphs
 from autoselect.rewrites.rewriting import Rewrite, has_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -48,7 +48,7 @@ def _inline(model: fb.Model) -> list[str]:
             ops += inlined or [op]
         graph.operators = ops
     if prefixes:
-        rewriting.make_main(model, 0)
+        subgraphs.make_main(model, 0)
     _refuse_what_is_left(model)
     return prefixes
 
@@ -66,7 +66,7 @@ def _refuse_what_is_left(model: fb.Model) -> None:
 
 
 def _inlined(model: fb.Model, op: fb.Operator, prefix: str) -> list[fb.Operator]:
-    if fb.op_type(model, op) != _COMPOSITE or next(rewriting.reached_subgraphs(op), 0) == 0:
+    if fb.op_type(model, op) != _COMPOSITE or next(subgraphs.reached_subgraphs(op), 0) == 0:
         return []
     main, inner = model.subgraphs[0], model.subgraphs[op.builtinOptions2.decompositionSubgraphIndex]
     ends, given = ((*fb.indices(one.inputs), *fb.indices(one.outputs)) for one in (inner, op))

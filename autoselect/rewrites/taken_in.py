@@ -2,113 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
-from autoselect.errors import ModelError
-from autoselect.rewrites import rewriting
 from autoselect.rewrites.odd_forms import BUILTIN, DENSE, INLINED, WIDE
-from autoselect.rewrites.rewriting import Rewrite, has_ops
-from autoselect.tflite import editing
+from autoselect.rewrites.rewriting import Rewrite
+from autoselect.rewrites.variables import FROZEN, STATES
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.schema_types import Metadata
-
-_SETTING = frozenset({"VAR_HANDLE", "ASSIGN_VARIABLE"})
-
-_Key = tuple[bytes, bytes]
-"""What LiteRT knows a variable by, whichever subgraph it is in."""
-
-
-def _freeze(model: fb.Model) -> set[_Key]:
-    """Write the initial values of variables that nothing changes where ops read them, and drop these ops, in place.
-
-    Returns:
-        The variables that became constants.
-
-    Raises:
-        ModelError: If a variable can neither become a constant nor stay.
-    """
-    rewriting.make_main(model, 0)  # What it does not run changes nothing.
-    started, starts, runs = _parted(model)
-    try:
-        initial = {key: graph.tensors[op.inputs[1]] for graph, key, op in _uses(model, starts)}
-        kept = _assigned(model, runs)
-        reads = [(graph, key, op) for graph, key, op in _uses(model, runs) if key not in kept]
-        for graph, key, op in reads:
-            _read(model, graph, key, op, initial.get(key))
-    except (AttributeError, IndexError) as exc:
-        raise ModelError(f"The TFLite file is damaged: its variables are not whole ({exc}). Copy it again.") from exc
-    frozen = {key for _, key, _ in reads}
-    settled = {id(op) for _, _, op in reads}
-    spent = {i for i in started if all(fb.op_type(model, op) in _SETTING for op in model.subgraphs[i].operators or [])}
-    for place, graph in enumerate(model.subgraphs):
-        if place not in started:
-            ops = [op for op in graph.operators or [] if id(op) not in settled and _handle(model, op) not in frozen]
-            graph.operators = [op for op in ops if kept or not spent.issuperset(_started_by(model, op) or {-1})]
-            editing.drop_unused_tensors(model, place)
-    rewriting.make_main(model, 0)
-    return frozen
-
-
-def _parted(model: fb.Model) -> tuple[set[int], list[fb.SubGraph], list[fb.SubGraph]]:
-    """The places of the subgraphs that run once, at the start; these subgraphs; and the others."""
-    started = {i for graph in model.subgraphs for op in graph.operators or [] for i in _started_by(model, op)}
-    parts = ([g for i, g in enumerate(model.subgraphs) if (i in started) is wanted] for wanted in (True, False))
-    starts, runs = parts
-    return started, starts, runs
-
-
-def _assigned(model: fb.Model, graphs: Iterable[fb.SubGraph]) -> set[_Key]:
-    return {key for _, key, op in _uses(model, graphs) if fb.op_type(model, op) == "ASSIGN_VARIABLE"}
-
-
-def _started_by(model: fb.Model, op: fb.Operator) -> Iterable[int]:
-    return rewriting.reached_subgraphs(op) if fb.op_type(model, op) == "CALL_ONCE" else ()
-
-
-def _uses(model: fb.Model, graphs: Iterable[fb.SubGraph]) -> Iterator[tuple[fb.SubGraph, _Key, fb.Operator]]:
-    """The ops that read a variable's handle, with its key."""
-    for graph in graphs:
-        keys: dict[int, _Key] = {}
-        for op in graph.operators or []:
-            yield from ((graph, keys[i], op) for i in fb.indices(op.inputs) if i in keys)
-            if (key := _handle(model, op)) is not None:
-                keys[int(op.outputs[0])] = key
-
-
-def _handle(model: fb.Model, op: fb.Operator) -> _Key | None:
-    """The key of the variable that an op gives the handle of."""
-    if fb.op_type(model, op) != "VAR_HANDLE":
-        return None
-    return op.builtinOptions.container or b"", op.builtinOptions.sharedName or b""
-
-
-def _read(model: fb.Model, graph: fb.SubGraph, key: _Key, op: fb.Operator, value: fb.Tensor | None) -> None:
-    op_type = fb.op_type(model, op)
-    if op_type != "READ_VARIABLE" or value is None or not fb.is_constant(model, value):
-        why = "the file has no initial value for it" if op_type == "READ_VARIABLE" else f"{op_type} reads it"
-        raise ModelError(
-            f"The model's variable {key[1].decode('utf-8', 'replace')!r} cannot be made a constant: {why}. Freeze the "
-            "variables: pass the .keras file or the SavedModel that the file was made of, or convert what "
-            "`convert_variables_to_constants_v2` gives."
-        )
-    read = graph.tensors[op.outputs[0]]
-    read.buffer, read.type, read.shape, read.shapeSignature = value.buffer, value.type, value.shape, None
-
-
-FROZEN = Rewrite(
-    name="variables made constants",
-    applies=has_ops(*_SETTING),
-    deed=_freeze,
-    note="Variables became constants, with the initial values in the file: {}.",
-)
-STATES = Rewrite(
-    name="states told",
-    applies=has_ops(*_SETTING),
-    deed=lambda model: _assigned(model, _parted(model)[2]),
-    note="The model keeps a state in variables ({}): each sample starts with the initial one.",
-)
-"""Changes nothing: a state stays."""
-
 
 _STABLEHLO_CONSTANTS = b"keep_stablehlo_constant"
 """Metadata of files that litert-torch wrote. TensorFlow's quantizer then does not know weights as constants, and every

@@ -9,7 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError, UsageError
-from autoselect.rewrites.rewriting import make_main, reached_subgraphs, rewrite
+from autoselect.rewrites.rewriting import rewrite
+from autoselect.rewrites.subgraphs import make_main, reached_subgraphs
 from autoselect.rewrites.taken_in import TAKEN_IN
 from autoselect.sources import shapes
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of

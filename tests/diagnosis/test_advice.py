@@ -15,7 +15,7 @@ import zoo
 from autoselect.data.bundled import bundled_directory
 from autoselect.diagnosis.activations import activation_statistics, input_statistics
 from autoselect.diagnosis.advice import RULES, advise
-from autoselect.diagnosis.diagnose import weight_statistics
+from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import Ablation, Advice, Findings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe

@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 import zoo
 
-from autoselect.diagnosis.diagnose import weight_statistics
+from autoselect.diagnosis.weights import weight_statistics
 from autoselect.domain.findings import WeightStatistics
 from autoselect.domain.layers import Node
 from autoselect.domain.recipe import Recipe

@@ -11,8 +11,8 @@ import zoo
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
-from autoselect.quantize.repairing import bias
-from autoselect.quantize.repairing.bias import Onward
+from autoselect.quantize.repairing import onward
+from autoselect.quantize.repairing.onward import Onward
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader, wide_kernels
 from autoselect.tflite.runner import Runner
@@ -63,7 +63,7 @@ def ops_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(len(fb.parse(content).subgraphs[0].operators))
         return Runner(content)
 
-    monkeypatch.setattr(bias, "Runner", counting)
+    monkeypatch.setattr(onward, "Runner", counting)
     return found
 
 
@@ -97,7 +97,7 @@ def test_what_cannot_be_kept_is_computed_again(why: str, ops_run: list[int], mon
     asked = places(model)
     expected = [whole_mean(model, tensor, prepared.fed()) for _, tensor in asked]
     if why == "no room":
-        monkeypatch.setattr(bias, "_ROOM", 1)
+        monkeypatch.setattr(onward, "_ROOM", 1)
     else:
         handle = schema.TensorT()
         handle.name, handle.type, handle.shape = b"handle", schema.TensorType.RESOURCE, np.zeros(0, np.int32)
@@ -119,7 +119,7 @@ def test_slow_16_bit_convolutions_are_stood_in_for(monkeypatch: pytest.MonkeyPat
         ran.extend({op.op_type: graph.tensors[op.inputs[0]].dtype} for op in graph.ops)
         return Runner(content)
 
-    monkeypatch.setattr(bias, "Runner", looked_at)
+    monkeypatch.setattr(onward, "Runner", looked_at)
     walk = Onward(model, prepared.fed)
     for place, tensor in places(model):
         assert nearly(model, tensor, walk.mean(place, tensor), whole_mean(model, tensor, prepared.fed()))
