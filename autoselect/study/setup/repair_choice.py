@@ -263,10 +263,9 @@ def with_repairs(
     without the half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best
     SQNR in integers. The all-16-bit model stands for those of 16. Each step keeps the alternative that lowers the
     divergence of their outputs most on a few search samples, by more than it enlarges the files and as far as the
-    recommendation counts it. All that is kept must
-    not raise it on all search samples, and harm no score there: outputs may come nearer to float where the decision
-    does not depend on them. If it fails that, each step must pass the same. Other ranges are first judged by the scores
-    alone.
+    recommendation counts it. All that is kept must not raise it on all search samples, and harm no score there: outputs
+    may come nearer to float where the decision does not depend on them. If it fails that, each step must pass the same.
+    Other ranges are first judged by the scores alone.
 
     Args:
         case: What is searched.
