@@ -113,12 +113,14 @@ class Rule:
         return _NORMAL.cdf(-self._room(standing))
 
     def is_contradicted(self, drop: float, low: float | None) -> bool:
-        """Whether samples that chose nothing say that a candidate breaks the limit.
+        """Whether held-out samples say that a candidate loses more than the allowed drop.
+
+        They do if the whole interval of its loss lies beyond the allowed drop. If no interval is known, they do if the
+        loss is more than twice the allowed drop.
 
         Args:
-            drop: What it loses on these samples, in the metric's units.
-            low: The lower end of the interval of that loss; None where it is not known: the loss then has to exceed the
-                limit by more than the limit.
+            drop: Loss of the candidate against the float model on held-out samples, in the metric's units.
+            low: Lower end of the 95 % interval of that loss; None if no interval is known.
         """
         return drop > 2.0 * self.allowed_drop if low is None else low > self.allowed_drop
 

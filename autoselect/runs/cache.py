@@ -42,7 +42,10 @@ def signature(ingredients: Mapping[str, object]) -> str:
 
 
 def digest_of(source: Path | bytes) -> object:
-    """What changes with the content of bytes, of a file or of any file of a folder; None where there is none."""
+    """A JSON value that is equal for equal content of bytes, a file, or a folder with all files in it, by SHA-256.
+
+    The names of a folder's files count as content. None if the path does not exist.
+    """
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
     if source.is_dir():

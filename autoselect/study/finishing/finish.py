@@ -56,8 +56,9 @@ class _Choice:
         picks: Ids by name.
         confidence: How sure the recommended one is.
         chips: What was found on chips.
-        refused: Ids of the members that held-out samples contradict; empty if the recommended one is none of them.
-        contradicted: Those of them that would be recommended else, in that order.
+        contradicted: Ids of all members that held-out samples contradict, if these contradict the member that the
+            search samples recommend; else empty.
+        passed_over: The contradicted members that the rule prefers to the recommended one, the most preferred first.
     """
 
     front: list[TrialRecord]
@@ -65,8 +66,8 @@ class _Choice:
     picks: dict[str, str]
     confidence: certainty.Confidence | None
     chips: Sequence[on_chip.OnChip] = ()
-    refused: Collection[str] = ()
-    contradicted: Sequence[Scores] = ()
+    contradicted: Collection[str] = ()
+    passed_over: Sequence[Scores] = ()
 
     @property
     def recommended(self) -> Scores | None:
@@ -74,9 +75,9 @@ class _Choice:
         return next((r.scores for r in self.front if r.id == self.picks["recommended"]), None)
 
     @property
-    def is_all_refused(self) -> bool:
-        """Whether held-out samples leave no member."""
-        return bool(self.refused) and all(r.id in self.refused for r in self.judged)
+    def is_all_contradicted(self) -> bool:
+        """Whether held-out samples contradict every member."""
+        return bool(self.contradicted) and all(r.id in self.contradicted for r in self.judged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ class Finish:
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
-            choice = replace(choice, front=front, picks=self._picks(front, link, choice.refused))
+            choice = replace(choice, front=front, picks=self._picks(front, link, choice.contradicted))
         listener(StageStarted(stage="write"))
         ids, picks = {r.id for r in measured.members}, choice.picks
         result.write_tables(
@@ -149,7 +150,7 @@ class Finish:
         on_chip.write_chip_table(self.folder.chip, choice.chips)
         if self.problem is not None:
             write_explanations(self.folder, self.problem, self.settings.template, records, picks)
-        is_met = measured.feasible and not choice.is_all_refused
+        is_met = measured.feasible and not choice.is_all_contradicted
         status = "interrupted" if pool is None else "complete" if is_met else "nothing_feasible"
         summary = self._summary(status, records, references, heldout, choice)
         early = [f"Ended early: {ended_early}."] if ended_early else []
@@ -206,21 +207,21 @@ class Finish:
 
         Of a model that is expected to break the limit anyway, nothing is contradicted.
         """
-        refused, confidence = self._contradicted(choice.judged, heldout), choice.confidence
+        contradicted, confidence = self._contradicted(choice.judged, heldout), choice.confidence
         is_promised = confidence is not None and confidence.expected <= self.yardstick.allowed_drop
-        if not is_promised or choice.picks["recommended"] not in refused:
+        if not is_promised or choice.picks["recommended"] not in contradicted:
             return choice
         scored, root, rule = scores_of(distinct(records)), self.case.files.root, self.yardstick.rule
         link = certainty.link_of(scored)
         by_preference = [s.id for s in sorted(certainty.standings_of(choice.judged, link), key=rule.order)]
         scores = {r.id: r.scores for r in choice.judged if r.scores}
-        left = [r for r in choice.judged if r.id not in refused] or choice.judged
+        left = [r for r in choice.judged if r.id not in contradicted] or choice.judged
         return replace(
             choice,
-            picks=self._picks(choice.judged, link, refused),
+            picks=self._picks(choice.judged, link, contradicted),
             confidence=certainty.confidence_of(left, scored, self.yardstick, root, None, unknown),
-            refused=refused,
-            contradicted=[scores[id_] for id_ in itertools.takewhile(refused.__contains__, by_preference)],
+            contradicted=contradicted,
+            passed_over=[scores[id_] for id_ in itertools.takewhile(contradicted.__contains__, by_preference)],
         )
 
     def _contradicted(self, front: Sequence[TrialRecord], heldout: Mapping[str, Heldout]) -> set[str]:
@@ -265,10 +266,21 @@ class Finish:
         pool: Workers | None,
         listener: Listener,
     ) -> tuple[_Choice, dict[str, Heldout], dict[str, OnKernels], list[str]]:
-        """What held-out samples say and make of the choice, and whether outputs repeat and are those of the kernels.
+        """Check the members of the front: do their outputs repeat, and do held-out samples contradict a pick.
 
-        A model that does not repeat has plain kernels before it is scored. The last are warnings, which the listener
-        has been told.
+        A member whose outputs differ from run to run is switched to plain kernels first, so that it is scored on these.
+
+        Args:
+            choice: The members and picks by the search samples.
+            references: The float model and the whole models, which are scored held out, too.
+            unknown: Why the bounds of members are not known, by id.
+            records: All trials.
+            pool: Where models run; None leaves everything as it is.
+            listener: Is told of progress, and of each warning.
+
+        Returns:
+            The choice, with other picks if held-out samples contradict the recommended member; the held-out scores by
+            hash; by hash, how members run on kernels for which others stood in while they were scored; the warnings.
         """
         if pool is None:
             return choice, {}, {}, []
@@ -310,8 +322,10 @@ class Finish:
             return ()
         return clipping_of(self.case.files.root, pool, self.settings)
 
-    def _picks(self, front: Sequence[TrialRecord], link: Link | None, refused: Collection[str] = ()) -> dict[str, str]:
-        return dict(named_picks(certainty.standings_of(front, link), self.yardstick.rule, refused))
+    def _picks(
+        self, front: Sequence[TrialRecord], link: Link | None, contradicted: Collection[str] = ()
+    ) -> dict[str, str]:
+        return dict(named_picks(certainty.standings_of(front, link), self.yardstick.rule, contradicted))
 
     def _steps(self, front: Sequence[TrialRecord]) -> dict[str, float]:
         """The least distance between members that are shown, by objective; other objectives are not thinned."""
@@ -339,7 +353,7 @@ class Finish:
                 picks={name: r.scores for name, id_ in picks.items() for r in front if r.id == id_ and r.scores},
                 confidence=confidence,
                 heldout=heldout,
-                contradicted=choice.contradicted,
+                contradicted=choice.passed_over,
                 samples=self.case.counts.get("search", 0),
                 feasible=status != "nothing_feasible",
                 wide=_wide(front, picks.get("recommended", "")),
@@ -362,7 +376,7 @@ class Finish:
             "references": result.reference_summary(references, metric, heldout, self.settings.cost_columns),
             "picks": picks,
             "allowed_drop": self.yardstick.allowed_drop,
-            "contradicted": [s.sha256[:10] for s in choice.contradicted],
+            "contradicted": [s.sha256[:10] for s in choice.passed_over],
             "recommended": None if confidence is None else _plain(confidence),
             "counts": _counts(records),
             "unlike_forecast": len(unlike_forecasts(records)),

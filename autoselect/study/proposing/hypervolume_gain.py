@@ -122,11 +122,19 @@ def _variances(grid: np.ndarray, x: np.ndarray, squares: np.ndarray, weights: np
 
 
 def _rising(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rising function that is nearest to the means of y around each x, as points to interpolate between.
+    """Smooth y over x, then fit a function that never falls to the smoothed values, by weighted least squares.
 
-    A rising function of single values follows their noise where it ends: few values stand on the far side of its end.
-    First means around each place, then the rising function of them: Mammen (1991), "Estimating a smooth monotone
-    regression function", Annals of Statistics 19(2), compares both orders.
+    A value is smoothed by a Gaussian kernel over x with a standard deviation of ``NEAR``. Without that, the function
+    has steps at both its ends as large as the noise of the two or three values there. Mammen (1991), "Estimating a
+    smooth monotone regression function", Annals of Statistics 19(2), compares smoothing first with smoothing last.
+
+    Args:
+        x: Shape (n,).
+        y: Shape (n,).
+        weights: How many full scores each value of y counts for, shape (n,).
+
+    Returns:
+        The distinct values of x, ascending, and the function's values there, each of shape (n_distinct,).
     """
     places, place = np.unique(x, return_inverse=True)
     together = np.bincount(place, weights)

@@ -136,9 +136,13 @@ class _Trier:
         return [[one.shares for one in looked], [one.size_bytes for one in looked], _WORTH]
 
     def is_worth_its_bytes(self, repairs: Repairs, instead_of: Repairs) -> bool:
-        """Whether a model costs no more by :meth:`Rule.price` with these repairs than with others, if both are known.
+        """Whether the stand-in models cost no more by :meth:`Rule.price` than with the repairs ``instead_of``.
 
-        The price of :meth:`prices` is a product: next to float it pays bytes for error that no longer counts.
+        :meth:`Rule.price` adds bytes and error. :meth:`prices` multiplies them, and so pays for bytes that halve an
+        error too small to matter.
+
+        Returns:
+            True, too, if the models with either choice of repairs were not measured.
         """
         before, after = (self._cost(one) for one in (instead_of, repairs))
         return not after > before
