@@ -198,8 +198,8 @@ def classification_report(
     contents, metric = [file_content(model) for model in chosen], Prediction(output=output_name)
     with _bench(chosen, contents, reference) as bench:
         class_count = _class_count(bench, metric, chosen)
-        _write_samples(bench, evaluation, metric)
-        entries = _run_all(bench, chosen, contents, reference)
+        groups = _write_samples(bench, evaluation, metric)
+        entries = _run_all(bench, chosen, contents, reference, groups)
         warnings = list(bench.warnings)
     report = _report(entries, class_count, has_reference=reference is not None, warnings=warnings)
     if output is not None:
@@ -246,30 +246,35 @@ def _class_count(bench: _Bench, metric: Prediction, models: Sequence[ModelFile])
 
 
 def _run_all(
-    bench: _Bench, models: Sequence[ModelFile], contents: Sequence[bytes], reference: ModelFile | None
+    bench: _Bench,
+    models: Sequence[ModelFile],
+    contents: Sequence[bytes],
+    reference: ModelFile | None,
+    groups: Sequence[str] | None,
 ) -> list[_Entry]:
     names = unique_names([_name(model) for model in models], taken=("float",) if reference is not None else ())
     entries = []
     if reference is not None:
-        entries.append(_run(bench, FLOAT, name="float", path=_name(reference)))
+        entries.append(_run(bench, FLOAT, groups, name="float", path=_name(reference)))
         if entries[0].error is not None:
             raise PreparationError(f"The float model could not be run. {entries[0].error}")
     for name, model, content in zip(names, models, contents, strict=True):
         sha256 = versions.content_hash(content)
         write_bytes(bench.files.candidate(sha256), content)
-        entries.append(_run(bench, sha256, name=name, path=_name(model)))
+        entries.append(_run(bench, sha256, groups, name=name, path=_name(model)))
     if all(entry.error is not None for entry in entries):
         raise PreparationError(f"No model could be run. {entries[-1].path}: {entries[-1].error}")
     return entries
 
 
-def _run(bench: _Bench, sha256: str, *, name: str, path: str) -> _Entry:
+def _run(bench: _Bench, sha256: str, groups: Sequence[str] | None, *, name: str, path: str) -> _Entry:
     size_bytes = bench.files.candidate(sha256).stat().st_size
     try:
         rows = bench.pool.call(score_jobs.observe, bench.files.root, sha256, _PART)
     except TrialError as exc:
         return _Entry(name=name, path=path, size_bytes=size_bytes, answers=None, error=str(exc))
-    return _Entry(name=name, path=path, size_bytes=size_bytes, answers=classification.read_answers(rows), error=None)
+    answers = classification.read_answers(rows, groups)
+    return _Entry(name=name, path=path, size_bytes=size_bytes, answers=answers, error=None)
 
 
 def _report(
@@ -333,14 +338,19 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
             yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings, reference=float_content)
 
 
-def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> None:
-    """Write the samples as the first model with float inputs takes them; integer inputs are quantized from these."""
+def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> tuple[str, ...] | None:
+    """Write the samples as the first model with float inputs takes them; integer inputs are quantized from these.
+
+    Returns:
+        The group of each; None where they have none.
+    """
     specs = [reader.input_specs(model) for model in bench.parsed]
     inputs = next((spec for spec in specs if all(one.dtype.kind == "f" for one in spec)), specs[0])
     outputs = reader.output_specs(bench.parsed[-1])
-    scoring_samples.write_labelled(evaluation, bench.files.samples("evaluation"), inputs, outputs, metric)
+    store = scoring_samples.write_labelled(evaluation, bench.files.samples("evaluation"), inputs, outputs, metric)
     scoring_samples.write_split(bench.files, "heldout", "evaluation")  # There is nothing to choose.
     preparation.write_scoring(bench.files, metric, None)
+    return store.groups
 
 
 def unique_names(paths: Sequence[str], *, taken: Sequence[str] = ()) -> tuple[str, ...]:

@@ -303,8 +303,10 @@ def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: i
     ours = evaluate.observe(watched, case.part("search"), metrics, reference, numbers)
     theirs, floats = (_rows_on_cpu(case, key, metrics, numbers) for key in (sha256, FLOAT))
     near = [float(rows[1].mean()) if reference is not None else math.nan for rows in (ours, theirs)]
+    groups = case.groups("search")
+    some = None if groups is None else [groups[number] for number in numbers]
     return replace(
-        _compared(metrics[0], ours[0], theirs[0], floats[0], comparisons=comparisons),
+        _compared(metrics[0], ours[0], theirs[0], floats[0], comparisons=comparisons, groups=some),
         samples=len(numbers),
         chip_sqnr_db=near[0],
         cpu_sqnr_db=near[1],
@@ -347,9 +349,16 @@ def _numbers(case: OpenCase, most: int | None) -> Sequence[int]:
 
 
 def _compared(
-    metric: Metric, ours: np.ndarray, theirs: np.ndarray, floats: np.ndarray, *, comparisons: int
+    metric: Metric,
+    ours: np.ndarray,
+    theirs: np.ndarray,
+    floats: np.ndarray,
+    *,
+    comparisons: int,
+    groups: Sequence[str] | None = None,
 ) -> Emulated:
-    lost, between = paired_drop(metric, ours, floats), paired_drop(metric, ours, theirs, comparisons=comparisons)
+    lost = paired_drop(metric, ours, floats, groups=groups)
+    between = paired_drop(metric, ours, theirs, comparisons=comparisons, groups=groups)
     chip, cpu, reference = (metric.summarise(rows) for rows in (ours, theirs, floats))
     return Emulated(
         samples=0,

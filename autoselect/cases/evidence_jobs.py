@@ -36,7 +36,7 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
     if case.scoring.metric is None and len(ours) < 2:
         return None
     metric = case.scoring.pairs
-    found = pairs.paired_drop(metric, ours, theirs, comparisons=comparisons)
+    found = pairs.paired_drop(metric, ours, theirs, comparisons=comparisons, groups=case.groups(part))
     # Nothing is closer to float than float itself.
     return replace(found, low=max(found.low, 0.0)) if metric.needs_reference else found
 
@@ -51,7 +51,7 @@ def paired_noise(root: Path, one: str, other: str) -> float:
     ours, theirs = (case.rows(key) for key in (one, other))
     if ours is None or theirs is None:
         return math.nan
-    return pairs.paired_drop(case.scoring.pairs, ours, theirs).error
+    return pairs.paired_drop(case.scoring.pairs, ours, theirs, groups=case.groups("search")).error
 
 
 def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
@@ -68,7 +68,9 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
     if not isinstance(metric, UserMetric) or all(case.rows(key) is not None for key in (*candidates, FLOAT)):
         theirs = _rows(case, FLOAT, "search")
         found = [
-            pairs.resampled_drops(metric, _rows(case, key, "search"), theirs, resamples=_RESAMPLES)
+            pairs.resampled_drops(
+                metric, _rows(case, key, "search"), theirs, resamples=_RESAMPLES, groups=case.groups("search")
+            )
             for key in candidates
         ]
     return np.stack(found, axis=1) if all(map(len, found)) and found else np.zeros((0, len(candidates), 3))
@@ -87,11 +89,11 @@ def samples_needed(root: Path, sha256: str, allowed_drop: float, expected_drop: 
         expected_drop: What the candidate loses on other samples, which is not what it lost on these.
     """
     case = open_case(root)
-    metric = case.scoring.pairs
+    metric, groups = case.scoring.pairs, case.groups("search")
     ours, theirs = (_rows(case, key, "search") for key in (sha256, FLOAT))
-    luck = expected_drop - pairs.paired_drop(metric, ours, theirs).drop
+    luck = expected_drop - pairs.paired_drop(metric, ours, theirs, groups=groups).drop
     for allowed, balanced in ((allowed_drop - luck, False), (allowed_drop, True)):
-        needed = pairs.samples_needed(metric, ours, theirs, allowed=allowed, balanced=balanced)
+        needed = pairs.samples_needed(metric, ours, theirs, allowed=allowed, balanced=balanced, groups=groups)
         if math.isfinite(needed):
             return math.ceil(needed)
     return None
@@ -112,7 +114,7 @@ def blind_score(root: Path) -> float | None:
     if answer is None:
         return None
     rows = np.stack([metric.observe(dict.fromkeys(outputs, answer), target, None) for target in targets])
-    lowest = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search")).low
+    lowest = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search"), groups=case.groups("search")).low
     return metric.summarise(rows) if lowest <= 0.0 else None  # NaN where the metric has no value for such rows.
 
 

@@ -183,6 +183,10 @@ class OpenCase:
             self._parts[part] = store if split["indices"] is None else store.subset(split["indices"])
         return self._parts[part]
 
+    def groups(self, part: str) -> tuple[str, ...] | None:
+        """The group of each row of evidence of a part; None where samples have none, and of an evaluator's rows."""
+        return None if self.scoring.metric is None else self.part(part).groups
+
     def reference(self, part: str) -> evaluate.ReferenceOutputs | None:
         """The float model's outputs on a part, where they were kept."""
         if not self.files.reference(part).exists():

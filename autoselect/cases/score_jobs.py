@@ -201,7 +201,9 @@ def _reply(
 ) -> ScoreReply:
     value = metric.summarise(rows)
     _keep_rows(attempt.case.files, attempt.sha256, attempt.part, rows, kept)
-    low, high = intervals.confidence_interval(metric, rows) if interval else (np.nan, np.nan)
+    low, high = np.nan, np.nan
+    if interval:
+        low, high = intervals.confidence_interval(metric, rows, groups=attempt.case.groups(attempt.part))
     now = attempt.part == "search" and not isinstance(metric, UserMetric)  # Nobody knows what a user's would cost.
     return ScoreReply(
         value=value,
@@ -249,5 +251,5 @@ def _paired(case: OpenCase, metric: Metric, rows: np.ndarray) -> dict[str, float
         raise MetricError(
             f"The evaluator gave {len(rows)} scores, and {len(theirs)} of the float model. Give one for each sample."
         )
-    found = paired_drop(metric, rows, theirs)
+    found = paired_drop(metric, rows, theirs, groups=case.groups("search"))
     return {"noise": found.error, "bound": found.bound}

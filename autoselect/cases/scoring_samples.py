@@ -22,7 +22,7 @@ from autoselect.scoring.metric_base import Metric
 PARTS = ("search", "heldout")
 _TOLD = {"search": "search", "heldout": "held-out"}
 _FEW_GROUPS = 20
-"""With fewer clusters, errors that count samples as independent are known to mislead."""
+"""With fewer groups a single other one may change the score by more than the drop that most users allow."""
 
 
 def prepare_samples(
@@ -80,8 +80,8 @@ def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
         return []
     told = " and ".join(f"{count} groups of {_TOLD[part]} samples" for part, count in counts.items())
     return [
-        f"There are only {told}. Intervals treat samples as independent, so they are too narrow for so few groups: "
-        f"other groups may score differently. Bring at least {_FEW_GROUPS} groups for each part."
+        f"There are only {told}. Samples of a group are not independent of each other, so intervals and bounds are "
+        f"over groups, and wide with so few. Bring at least {_FEW_GROUPS} groups for each part."
     ]
 
 

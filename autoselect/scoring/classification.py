@@ -26,6 +26,7 @@ from autoselect.scoring.class_metrics import (
     RecallMacro,
     count_classes,
 )
+from autoselect.scoring.dependent import Groups
 from autoselect.scoring.intervals import confidence_interval
 from autoselect.scoring.metric_base import Metric, Outputs, Row
 
@@ -71,18 +72,21 @@ class Answers:
         y_true: Labels, int64 of shape (n_samples,).
         y_pred: The model's classes, int64 of shape (n_samples,).
         probability: What the model gives its class, float64 of shape (n_samples,), 0 to 1.
+        groups: The group of each sample; None where all samples are independent.
     """
 
     y_true: np.ndarray
     y_pred: np.ndarray
     probability: np.ndarray
+    groups: Groups | None = None
 
 
-def read_answers(rows: np.ndarray) -> Answers:
+def read_answers(rows: np.ndarray, groups: Groups | None = None) -> Answers:
     """Read the evidence of :class:`Prediction`.
 
     Args:
         rows: Shape (n_samples, 6), at least one row.
+        groups: The group of each sample.
 
     Returns:
         The answers. A model whose scores leave 0 to 1 on any sample gives logits; their softmax is the probability.
@@ -90,7 +94,9 @@ def read_answers(rows: np.ndarray) -> Answers:
     y_true, y_pred, score, share, lowest, highest = rows.T
     has_logits = lowest.min() < -_TOLERANCE or highest.max() > 1.0 + _TOLERANCE
     probability = share if has_logits else score.clip(0.0, 1.0)
-    return Answers(y_true=y_true.astype(np.int64), y_pred=y_pred.astype(np.int64), probability=probability)
+    return Answers(
+        y_true=y_true.astype(np.int64), y_pred=y_pred.astype(np.int64), probability=probability, groups=groups
+    )
 
 
 def measures(answers: Answers) -> list[dict[str, Any]]:
@@ -101,23 +107,24 @@ def measures(answers: Answers) -> list[dict[str, Any]]:
 
     Returns:
         Rows of ``metric``, ``value``, ``low`` and ``high``, its 95 % interval; NaN where there are too few samples.
-        Accuracy has Wilson's interval, the others the percentile bootstrap over samples.
+        See :func:`autoselect.scoring.intervals.confidence_interval`.
     """
     pairs = np.stack([answers.y_true, answers.y_pred], axis=1).astype(np.float64)
-    return [_hits(Accuracy(), answers.y_true == answers.y_pred), *(_measure(kind(), pairs) for kind in _MACRO)]
+    hits = _hits(Accuracy(), answers.y_true == answers.y_pred, answers.groups)
+    return [hits, *(_measure(kind(), pairs, answers.groups) for kind in _MACRO)]
 
 
 def agreement(answers: Answers, reference: Answers) -> dict[str, Any]:
-    """Share of samples on which two models give the same class, with Wilson's interval; a row of :func:`measures`."""
-    return _hits(Agreement(), answers.y_pred == reference.y_pred)
+    """Share of samples on which two models give the same class, with its interval; a row of :func:`measures`."""
+    return _hits(Agreement(), answers.y_pred == reference.y_pred, answers.groups)
 
 
-def _hits(metric: Metric, hits: np.ndarray) -> dict[str, Any]:
-    return _measure(metric, hits.astype(np.float64)[:, np.newaxis])
+def _hits(metric: Metric, hits: np.ndarray, groups: Groups | None) -> dict[str, Any]:
+    return _measure(metric, hits.astype(np.float64)[:, np.newaxis], groups)
 
 
-def _measure(metric: Metric, rows: np.ndarray) -> dict[str, Any]:
-    low, high = confidence_interval(metric, rows)
+def _measure(metric: Metric, rows: np.ndarray, groups: Groups | None) -> dict[str, Any]:
+    low, high = confidence_interval(metric, rows, groups=groups)
     return {"metric": metric.name, "value": metric.summarise(rows), "low": low, "high": high}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from autoselect.errors import MetricError
+from autoselect.scoring.dependent import Grouping, Groups, grouping
 from autoselect.scoring.mean_bounds import largest_difference, upper_bound
 from autoselect.scoring.metric_base import Metric, Row, as_matrix
 from autoselect.scoring.user_metric import UserMetric
@@ -19,7 +20,12 @@ _COSTLY_RESAMPLES = 200
 
 
 def confidence_interval(
-    metric: Metric, rows: Sequence[Row] | np.ndarray, *, level: float = 0.95, seed: int = 0
+    metric: Metric,
+    rows: Sequence[Row] | np.ndarray,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+    groups: Groups | None = None,
 ) -> tuple[float, float]:
     """Bound a score by what other samples of the same kind would have given.
 
@@ -27,35 +33,38 @@ def confidence_interval(
     :mod:`autoselect.scoring.mean_bounds`, with values as far from the median as the furthest one seen, and none better
     than the metric's best. Else the percentile bootstrap over samples (1000 resamples, 200 for a user's function), at
     the level that makes up for its being narrow with few samples; resamples on which a metric is undefined are left
-    out.
+    out. Where samples have groups, means are those of the groups' parts, hits too, and whole groups are drawn
+    (:mod:`autoselect.scoring.dependent`).
 
     Args:
         metric: The metric that made the rows.
         rows: Shape (n_samples, row_length), float64.
         level: Coverage, above 0 and below 1.
         seed: Seed of the resampling; equal seeds give equal intervals.
+        groups: The group of each sample, of which only whole ones are independent; None where all samples are.
 
     Returns:
-        Lower and upper bound in the metric's unit; (nan, nan) for fewer than two samples, or where the
-        metric is undefined on most resamples.
+        Lower and upper bound in the metric's unit; (nan, nan) for fewer than two samples or groups, or
+        where the metric is undefined on most resamples.
 
     Raises:
-        ValueError: If the level is not between 0 and 1.
+        ValueError: If the level is not between 0 and 1, or there are not as many groups as rows.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"expected a level above 0 and below 1, got {level}; give for example 0.95")
-    if len(rows) < 2:
+    together = grouping(len(rows), groups)
+    if len(together.sizes) < 2:
         return math.nan, math.nan
     matrix = as_matrix(rows, metric.name)
-    if metric.counts_hits and np.isin(matrix, (0.0, 1.0)).all():
+    if together.is_each_alone and metric.counts_hits and np.isin(matrix, (0.0, 1.0)).all():
         return _wilson(matrix[:, 0], level)
     if metric.is_mean:
-        return _possible(metric, *_of_mean(matrix[:, 0], level))
+        return _possible(metric, *_of_mean(*_values(metric, matrix[:, 0], together), level))
     count = _COSTLY_RESAMPLES if isinstance(metric, UserMetric) else _RESAMPLES
-    scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), len(matrix), count, seed)
+    scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), together, count, seed)
     if scores.size <= count / 2:
         return math.nan, math.nan
-    wide = _widened(level, len(matrix))
+    wide = _widened(level, len(together.sizes))
     low, high = np.quantile(scores, [(1.0 - wide) / 2.0, (1.0 + wide) / 2.0])
     return float(low), float(high)
 
@@ -78,18 +87,27 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[outside - 1], ordered[-outside]
 
 
-def _of_mean(values: np.ndarray, level: float) -> tuple[float, float]:
+def _values(metric: Metric, values: np.ndarray, together: Grouping) -> tuple[np.ndarray, float]:
+    """What is independent of each other, and how far from the median it can be."""
+    if together.is_each_alone:
+        return values, float(np.abs(values - np.median(values)).max())
+    parts, largest = together.parts(values), float(together.shares.max())
+    return parts, largest if metric.counts_hits else float(np.abs(parts - np.median(parts)).max())
+
+
+def _of_mean(values: np.ndarray, span: float, level: float) -> tuple[float, float]:
     tail = (1.0 - level) / 2.0
     centre = float(np.median(values))
     aside = values - centre
-    end = largest_difference(aside, float(np.abs(aside).max()), tail)
+    end = largest_difference(aside, span, tail)
     return centre - upper_bound(-aside, end, tail), centre + upper_bound(aside, end, tail)
 
 
 def _possible(metric: Metric, low: float, high: float) -> tuple[float, float]:
     if metric.best is None:
         return low, high
-    return (max(low, metric.best), high) if metric.direction == "minimize" else (low, min(high, metric.best))
+    low, high = (max(low, metric.best), high) if metric.direction == "minimize" else (low, min(high, metric.best))
+    return (max(low, 0.0), high) if metric.counts_hits else (low, high)
 
 
 def _widened(level: float, count: int) -> float:
@@ -106,21 +124,20 @@ def _wilson(hits: np.ndarray, level: float) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def _bootstrap(score: Callable[[np.ndarray], float], sample_count: int, count: int, seed: int) -> np.ndarray:
+def _bootstrap(score: Callable[[np.ndarray], float], together: Grouping, count: int, seed: int) -> np.ndarray:
     """Return the scores of up to ``count`` resamples, without those on which the score is undefined."""
     rng = np.random.default_rng(seed)
     with warnings.catch_warnings():
         # What a function has to warn of, it said when it scored all samples, not a thousand times here.
         warnings.simplefilter("ignore")
-        return np.fromiter(_resampled(score, sample_count, count, rng), dtype=np.float64)
+        return np.fromiter(_resampled(score, together, count, rng), dtype=np.float64)
 
 
 def _resampled(
-    score: Callable[[np.ndarray], float], sample_count: int, count: int, rng: np.random.Generator
+    score: Callable[[np.ndarray], float], together: Grouping, count: int, rng: np.random.Generator
 ) -> Iterator[float]:
     for _ in range(count):
-        chosen = rng.integers(sample_count, size=sample_count)
         try:
-            yield score(chosen)
+            yield score(together.drawn(rng))
         except MetricError:  # For example a ROC curve on a resample of one class.
             continue

@@ -2,7 +2,8 @@
 
 Samples are paired, so that what is hard for both models does not count as noise. A score that is no mean of its rows
 becomes one by the jackknife: its pseudo-values (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993,
-chapter 11) are what each sample adds to it.
+chapter 11) are what each sample adds to it. Where samples have groups, all this is said of groups
+(:mod:`autoselect.scoring.dependent`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from autoselect.domain.objectives import drop_from
 from autoselect.errors import MetricError
+from autoselect.scoring.dependent import Grouping, Groups, grouping
 from autoselect.scoring.mean_bounds import largest_difference, upper_bound
 from autoselect.scoring.metric_base import Metric, Row, as_matrix
 
@@ -57,7 +59,9 @@ class PairedDrop:
     bound: float
 
 
-def paired_drop(metric: Metric, rows: Rows, reference_rows: Rows, *, comparisons: int = 1) -> PairedDrop:
+def paired_drop(
+    metric: Metric, rows: Rows, reference_rows: Rows, *, comparisons: int = 1, groups: Groups | None = None
+) -> PairedDrop:
     """Say how much worse than a reference a model scores on samples of this kind.
 
     The bounds are those of :mod:`autoselect.scoring.mean_bounds` on the differences of the rows, or of the
@@ -68,16 +72,17 @@ def paired_drop(metric: Metric, rows: Rows, reference_rows: Rows, *, comparisons
         rows: Shape (n_samples, row_length), float64.
         reference_rows: Rows of the same samples, in the same order.
         comparisons: So many models whose intervals hold together with this coverage (Bonferroni).
+        groups: The group of each sample, of which only whole ones are independent; None where all samples are.
 
     Returns:
-        The drop; NaN for fewer than two samples, or where the metric is undefined on all samples or without some.
+        The drop; NaN for fewer than two samples or groups, or where the metric is undefined on all samples or without some.
 
     Raises:
-        ValueError: If the two differ in length, or the number of comparisons is none.
+        ValueError: If the rows or groups differ in length, or the number of comparisons is none.
     """
     if comparisons < 1:
         raise ValueError(f"expected at least one comparison, got {comparisons}")
-    evidence = _evidence(metric, rows, reference_rows)
+    evidence = _evidence(metric, rows, reference_rows, groups)
     if evidence is None:
         return PairedDrop(drop=math.nan, error=math.nan, low=math.nan, high=math.nan, bound=math.nan)
     tail = _TAIL / (2.0 * comparisons)
@@ -90,7 +95,9 @@ def paired_drop(metric: Metric, rows: Rows, reference_rows: Rows, *, comparisons
     )
 
 
-def resampled_drops(metric: Metric, rows: Rows, reference_rows: Rows, *, resamples: int) -> np.ndarray:
+def resampled_drops(
+    metric: Metric, rows: Rows, reference_rows: Rows, *, resamples: int, groups: Groups | None = None
+) -> np.ndarray:
     """What :func:`paired_drop` finds on resamples, which are the same for all models of one reference.
 
     A score that is no mean is resampled by its pseudo-values.
@@ -100,6 +107,7 @@ def resampled_drops(metric: Metric, rows: Rows, reference_rows: Rows, *, resampl
         rows: Shape (n_samples, row_length), float64.
         reference_rows: Rows of the same samples, in the same order.
         resamples: How many.
+        groups: As for :func:`paired_drop`; whole groups are drawn.
 
     Returns:
         Drop, error and bound of each resample, shape (n_resamples, 3); no rows where :func:`paired_drop` is NaN.
@@ -107,7 +115,7 @@ def resampled_drops(metric: Metric, rows: Rows, reference_rows: Rows, *, resampl
     Raises:
         ValueError: As :func:`paired_drop`.
     """
-    evidence = _evidence(metric, rows, reference_rows)
+    evidence = _evidence(metric, rows, reference_rows, groups)
     if evidence is None:
         return np.zeros((0, 3))
     rng, count = np.random.default_rng(_SEED), len(evidence.differences)
@@ -122,6 +130,7 @@ def samples_needed(
     *,
     allowed: float,
     balanced: bool = False,
+    groups: Groups | None = None,
 ) -> float:
     """How many samples would bound the drop of a model like this one by what is allowed.
 
@@ -131,25 +140,27 @@ def samples_needed(
         reference_rows: Rows of the same samples; where None, the model differs on none.
         allowed: Drop, in the metric's units.
         balanced: Whether the model counts as one that differs as much as this one but loses nothing.
+        groups: As for :func:`paired_drop`; there would be more of them, as large as these.
 
     Returns:
         A whole number; infinite where the drop itself is not below what is allowed, NaN as for :func:`paired_drop`.
     """
     from scipy.optimize import brentq
 
-    evidence = _evidence(metric, rows, rows if reference_rows is None else reference_rows)
+    evidence = _evidence(metric, rows, rows if reference_rows is None else reference_rows, groups)
     if evidence is None:
         return math.nan
     evidence = evidence.balanced() if balanced else evidence
-    count = len(rows)
+    losses = evidence.weight * len(evidence.differences)
 
     def excess(logarithm: float) -> float:
-        return evidence.bound(_TAIL, math.exp(logarithm) / count) - allowed
+        return evidence.bound(_TAIL, math.exp(logarithm) / losses) - allowed
 
     most = math.log(_MOST_SAMPLES)
     if float(np.average(evidence.differences)) >= allowed or excess(most) > 0.0:
         return math.inf
-    return float(math.ceil(math.exp(brentq(excess, 0.0, most)))) if excess(0.0) > 0.0 else 1.0
+    needed = math.exp(brentq(excess, 0.0, most)) if excess(0.0) > 0.0 else 1.0
+    return float(math.ceil(needed * len(rows) / losses))
 
 
 def pseudo_values(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
@@ -176,7 +187,10 @@ def pseudo_values(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]
 
 def _remembered(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
     """:func:`pseudo_values` of a model that was asked for lately: float's are needed beside those of each other."""
-    key = (metric, rows.shape, hashlib.sha256(rows.tobytes()).digest())
+    content = hashlib.sha256(rows.tobytes())
+    for group in groups:
+        content.update(group.tobytes())
+    key = (metric, rows.shape, content.digest())
     found = _LATELY.pop(key, None)
     _LATELY[key] = pseudo_values(metric, rows, groups) if found is None else found
     if len(_LATELY) > _REMEMBERED:
@@ -220,25 +234,26 @@ class _Evidence:
         return replace(self, differences=both, differs=np.tile(self.differs, 2), weight=self.weight / 2.0)
 
 
-def _evidence(metric: Metric, rows: Rows, reference_rows: Rows) -> _Evidence | None:
+def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, groups: Groups | None = None) -> _Evidence | None:
     """None where nothing can be said."""
     if len(rows) != len(reference_rows):
         raise ValueError(
             f"expected rows of the same samples, got {len(rows)} and {len(reference_rows)}; pair them first"
         )
-    if len(rows) < 2:
+    together = grouping(len(rows), groups)
+    if len(together.sizes) < 2:
         return None
     ours, theirs = as_matrix(rows, metric.name), as_matrix(reference_rows, metric.name)
     if metric.is_mean:
-        return _of_means(metric, ours[:, 0], theirs[:, 0])
-    order = np.random.default_rng(_SEED).permutation(len(ours))
-    groups = np.array_split(order, min(len(ours), _GROUPS))
+        evidence = _of_means(metric, ours[:, 0], theirs[:, 0])
+        return evidence if together.is_each_alone else _of_groups(evidence, together)
+    bundles = together.bundled(_GROUPS, np.random.default_rng(_SEED))
     try:
-        evidence = _of_means(metric, *(_remembered(metric, side, groups) for side in (ours, theirs)))
+        evidence = _of_means(metric, *(_remembered(metric, side, bundles) for side in (ours, theirs)))
         drop = drop_from(metric.summarise(theirs), metric.summarise(ours), metric.direction)
     except MetricError:  # For example a ROC curve without the only sample of a class.
         return None
-    unlike = np.array([not np.array_equal(ours[group], theirs[group]) for group in groups])
+    unlike = np.array([not np.array_equal(ours[bundle], theirs[bundle]) for bundle in bundles])
     shifted = evidence.differences + (drop - evidence.differences.mean())
     return replace(evidence, differences=shifted, differs=evidence.differs & unlike)
 
@@ -251,3 +266,12 @@ def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence
     losses = ours - theirs if metric.direction == "minimize" else theirs - ours
     differs = np.abs(losses) > _ROUNDING * span
     return _Evidence(differences=np.where(differs, losses, 0.0), differs=differs, span=span)
+
+
+def _of_groups(evidence: _Evidence, together: Grouping) -> _Evidence:
+    """Losses of samples as those of their groups; the largest group may lose as much as all its samples can."""
+    return _Evidence(
+        differences=together.parts(evidence.differences),
+        differs=together.any_of(evidence.differs),
+        span=evidence.span * float(together.shares.max()),
+    )
