@@ -11,6 +11,7 @@ from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settings import SearchSettings
 from autoselect.data.labelled import labelled_samples
+from autoselect.data.order import alike_neighbours
 from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
 from autoselect.data.windows import checked, shared_windows
@@ -55,7 +56,7 @@ def prepare_samples(
         **{_TOLD[part]: store.digests for part, store in parts.items()},
     }
     warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_overlapping(parts), *_few_groups(parts)]
-    warnings += [*_unnamed_output(outputs, metric), *_silent_inputs(calibration, inputs)]
+    warnings += [*_unlabelled(store), *_unnamed_output(outputs, metric), *_silent_inputs(calibration, inputs)]
     return {name: len(part) for name, part in parts.items()}, hashes, warnings
 
 
@@ -82,6 +83,18 @@ def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
     return [
         f"There are only {told}. Samples of a group are not independent of each other, so intervals and bounds are "
         f"over groups, and wide with so few. Bring at least {_FEW_GROUPS} groups for each part."
+    ]
+
+
+def _unlabelled(store: SampleStore) -> list[str]:
+    """A question where the order of samples tells of groups, and none are labelled."""
+    found = alike_neighbours(store) if store.groups is None else None
+    if found is None:
+        return []
+    return [
+        f"Samples are more like their next ones than like others of the same target: {found.nearer} of {found.pairs}, "
+        "where half are by chance. Do samples that follow each other come from one speaker, subject or recording? Then "
+        "label these by groups: intervals and bounds are too narrow without them."
     ]
 
 

@@ -2,7 +2,7 @@
 
 Groups, not samples, are what is independent: another speaker may be hard for a model in all recordings at once. The
 mean over all samples is a ratio, the sum of the groups' totals by the sum of their sizes, and each group counts with
-its linear part of that (Cochran, *Sampling Techniques*, 1977, section 9A.1 and equation 6.13).
+its pseudo-value of the jackknife (Cochran, *Sampling Techniques*, 1977, chapters 6 and 9A).
 """
 
 from __future__ import annotations
@@ -37,8 +37,17 @@ class Grouping:
 
     @property
     def shares(self) -> np.ndarray:
-        """Size of each group by the mean size, shape (n_groups,)."""
-        return self.sizes * len(self.sizes) / self.sizes.sum()
+        """Size of each group by the mean size of the others, shape (n_groups,)."""
+        others: np.ndarray = self.sizes.sum() - self.sizes
+        return np.asarray(self.sizes * (len(self.sizes) - 1) / others)
+
+    @property
+    def evenness(self) -> float:
+        """So many groups of one size tell as much as one of these: Kish's effective sample size by their number.
+
+        Kish, *Survey Sampling*, 1965, section 11.7.
+        """
+        return float(self.shares.mean() ** 2 / (self.shares**2).mean())
 
     def parts(self, values: np.ndarray) -> np.ndarray:
         """What each group adds to the mean of its samples' values.
@@ -50,8 +59,19 @@ class Grouping:
             Shape (n_groups,); their mean is that of the values.
         """
         mean = float(values.mean())
-        totals = np.bincount(self.places, values, minlength=len(self.sizes))
-        return mean + (totals - mean * self.sizes) * len(self.sizes) / self.sizes.sum()
+        beyond: np.ndarray = (self.means(values) - mean) * self.shares
+        return mean + beyond - float(beyond.mean())
+
+    def means(self, values: np.ndarray) -> np.ndarray:
+        """The mean of each group's values.
+
+        Args:
+            values: Shape (n_samples,), float64.
+
+        Returns:
+            Shape (n_groups,).
+        """
+        return np.asarray(np.bincount(self.places, values, minlength=len(self.sizes)) / self.sizes)
 
     def any_of(self, flags: np.ndarray) -> np.ndarray:
         """Which groups have a sample that is flagged, shape (n_groups,), bool."""
@@ -66,7 +86,8 @@ class Grouping:
         """
         order = rng.permutation(len(self.sizes))
         members = np.split(self.order, np.cumsum(self.sizes)[:-1])
-        return [np.concatenate([members[group] for group in some]) for some in np.array_split(order, min(len(order), most))]
+        bundles = np.array_split(order, min(len(order), most))
+        return [np.concatenate([members[group] for group in bundle]) for bundle in bundles]
 
     def drawn(self, rng: np.random.Generator) -> np.ndarray:
         """The numbers of the samples of as many groups, drawn with replacement."""

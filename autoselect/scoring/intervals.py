@@ -59,7 +59,7 @@ def confidence_interval(
     if together.is_each_alone and metric.counts_hits and np.isin(matrix, (0.0, 1.0)).all():
         return _wilson(matrix[:, 0], level)
     if metric.is_mean:
-        return _possible(metric, *_of_mean(*_values(metric, matrix[:, 0], together), level))
+        return _possible(metric, *_of_mean(metric, matrix[:, 0], together, level))
     count = _COSTLY_RESAMPLES if isinstance(metric, UserMetric) else _RESAMPLES
     scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), together, count, seed)
     if scores.size <= count / 2:
@@ -87,19 +87,16 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[outside - 1], ordered[-outside]
 
 
-def _values(metric: Metric, values: np.ndarray, together: Grouping) -> tuple[np.ndarray, float]:
-    """What is independent of each other, and how far from the median it can be."""
-    if together.is_each_alone:
-        return values, float(np.abs(values - np.median(values)).max())
-    parts, largest = together.parts(values), float(together.shares.max())
-    return parts, largest if metric.counts_hits else float(np.abs(parts - np.median(parts)).max())
-
-
-def _of_mean(values: np.ndarray, span: float, level: float) -> tuple[float, float]:
+def _of_mean(metric: Metric, values: np.ndarray, together: Grouping, level: float) -> tuple[float, float]:
+    """By the values, or by the parts of their groups where these depend on each other."""
     tail = (1.0 - level) / 2.0
+    values = values if together.is_each_alone else together.parts(values)
     centre = float(np.median(values))
     aside = values - centre
-    end = largest_difference(aside, span, tail)
+    span = float(np.abs(aside).max())
+    if metric.counts_hits and not together.is_each_alone:
+        span = max(span, float(together.shares.max()))
+    end = largest_difference(aside, span, tail, together.evenness * np.count_nonzero(aside))
     return centre - upper_bound(-aside, end, tail), centre + upper_bound(aside, end, tail)
 
 

@@ -75,7 +75,8 @@ def paired_drop(
         groups: The group of each sample, of which only whole ones are independent; None where all samples are.
 
     Returns:
-        The drop; NaN for fewer than two samples or groups, or where the metric is undefined on all samples or without some.
+        The drop; NaN for fewer than two samples or groups, or where the metric is undefined on all samples or
+        without some.
 
     Raises:
         ValueError: If the rows or groups differ in length, or the number of comparisons is none.
@@ -207,12 +208,14 @@ class _Evidence:
         differs: Which of them are of samples that the two models answer differently.
         span: What no loss can pass.
         weight: How many samples each loss is.
+        evenness: So many groups of one size tell as much as one of these; 1 where each loss is of as many samples.
     """
 
     differences: np.ndarray
     differs: np.ndarray
     span: float
     weight: float = 1.0
+    evenness: float = 1.0
 
     def error(self) -> float:
         error = float(np.std(self.differences, ddof=1)) / math.sqrt(len(self.differences))
@@ -221,7 +224,8 @@ class _Evidence:
     def bound(self, tail: float, times: float = 1.0) -> float:
         """Upper bound on the mean, had there been so many times the samples."""
         weight = self.weight * times
-        end = largest_difference(self.differences, self.span, tail, weight * np.count_nonzero(self.differs))
+        differing = self.evenness * weight * np.count_nonzero(self.differs)
+        end = largest_difference(self.differences, self.span, tail, differing)
         return upper_bound(self.differences, end, tail, np.full(len(self.differences), weight))
 
     def drawn(self, places: np.ndarray) -> _Evidence:
@@ -274,4 +278,5 @@ def _of_groups(evidence: _Evidence, together: Grouping) -> _Evidence:
         differences=together.parts(evidence.differences),
         differs=together.any_of(evidence.differs),
         span=evidence.span * float(together.shares.max()),
+        evenness=together.evenness,
     )

@@ -102,6 +102,17 @@ def test_figures_and_intervals_are_those_of_evaluate(report: dict[str, Any], int
     assert (row["value"], row["low"], row["high"]) == pytest.approx((told["score"], told["low"], told["high"]))
 
 
+def test_intervals_are_over_groups_where_samples_have_them(integer: Path) -> None:
+    x, y = pump.HELDOUT
+    by_label = (x, y, y)  # A class is right or wrong as a whole more often than by chance.
+    alone, together = (autoselect.evaluate(integer, evaluation=samples) for samples in (pump.HELDOUT, by_label))
+    assert together.score == alone.score
+    assert together.high - together.low > 1.5 * (alone.high - alone.low)
+    told = autoselect.classification_report(integer, evaluation=by_label).measures
+    (row,) = [row for row in told if row["metric"] == "accuracy"]
+    assert (row["low"], row["high"]) == pytest.approx((together.low, together.high))
+
+
 def test_the_float_model_agrees_with_itself(report: dict[str, Any]) -> None:
     agreed = {row["model"]: row["value"] for row in report["measures"] if row["metric"] == "agreement"}
     assert agreed["(live object)"] == 1.0

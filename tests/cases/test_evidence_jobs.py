@@ -69,6 +69,29 @@ def test_candidates_are_resampled_alike(made: tuple[CaseFiles, str]) -> None:
     assert found[:, 0, 0].std() > 0.0
 
 
+def test_samples_of_a_group_are_not_independent(
+    embedded_case: Callable[..., tuple[Case, str]], made: tuple[CaseFiles, str]
+) -> None:
+    """The same rows, whose losses are all those of two groups of twenty."""
+    windows, labels = make_windows(np.random.default_rng(7), COUNT)
+    groups = np.arange(COUNT) // 10
+    case, _ = embedded_case(evaluation=(windows, labels, groups), heldout=make_windows(np.random.default_rng(8), 10))
+    score_jobs.score(case.files.root, FLOAT, "search", False)
+    rows = np.load(case.files.rows(FLOAT))
+    rows[:20] = 0.0
+    for files in (case.files, made[0]):
+        np.save(files.rows("grouped"), rows)
+    ours, alone = (evidence_jobs.paired(files.root, "grouped") for files in (case.files, made[0]))
+    assert ours is not None
+    assert alone is not None
+    assert ours.drop == pytest.approx(alone.drop)
+    assert ours.bound > alone.bound + 0.02
+    spread = [evidence_jobs.resampled_drops(f.root, ["grouped"])[:, 0, 0].std() for f in (case.files, made[0])]
+    assert spread[0] > 1.5 * spread[1]
+    needed = [evidence_jobs.samples_needed(f.root, "grouped", 0.15, ours.drop) for f in (case.files, made[0])]
+    assert needed[0] > 2 * needed[1]
+
+
 def my_accuracy(labels: np.ndarray, outputs: np.ndarray) -> float:
     return float((outputs.argmax(axis=1) == labels).mean())
 
@@ -152,7 +175,7 @@ def test_a_float_model_that_knows_no_more_than_the_commonest_class_is_told_from_
         np.save(files.rows(FLOAT), np.arange(COUNT).reshape(-1, 1) % 8 == 0)
         assert evidence_jobs.blind_score(files.root) == pytest.approx(commonest)
         unknown = PairedDrop(drop=math.nan, error=math.nan, low=math.nan, high=math.nan, bound=math.nan)
-        monkeypatch.setattr(evidence_jobs.pairs, "paired_drop", lambda *_: unknown)
+        monkeypatch.setattr(evidence_jobs.pairs, "paired_drop", lambda *_, **__: unknown)
         assert evidence_jobs.blind_score(files.root) is None
     finally:
         np.save(files.rows(FLOAT), kept)

@@ -93,6 +93,13 @@ def test_many_groups_are_not_told(tmp_path: Path) -> None:
     assert warnings == []
 
 
+def test_a_user_is_asked_whether_neighbours_are_of_one_recording(tmp_path: Path) -> None:
+    drift = np.linspace(0.0, 50.0, COUNT, dtype=np.float32)[:, np.newaxis] + two("a", "b")["a"]
+    (asked,) = prepared(tmp_path / "asked", {"a": drift, "y": LABELS}, ("a",))[1]
+    assert "groups" in asked
+    assert prepared(tmp_path / "told", {"a": drift, "y": LABELS, "groups": np.arange(COUNT)}, ("a",))[1] == []
+
+
 def test_a_single_group_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="at least two groups"):
         prepared(tmp_path, two("a", "b") | {"groups": ["ann"] * COUNT}, ("a", "b"))

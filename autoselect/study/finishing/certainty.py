@@ -35,7 +35,7 @@ class Unknown(StrEnum):
     NOT_MEASURED = "not measured"
     """A bound on a user's function is measured for members alone, and the search was stopped before."""
     UNDEFINED = "undefined"
-    """The metric has no value without some samples, for example those of a rare class."""
+    """All samples are of one group, or the metric has no value without some, for example those of a rare class."""
     FAILED = "failed"
     """The job that measures it failed."""
 

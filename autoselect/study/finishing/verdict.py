@@ -329,8 +329,9 @@ _UNKNOWN = {
     "data of your own, or let the evaluator return one score for each sample.",
     Unknown.NOT_MEASURED: "The search was stopped before it was measured how sure scores are, so no interval is known, "
     "and the recommendation may change. `autoselect resume` measures it.",
-    Unknown.UNDEFINED: "The metric has no value if some of the search samples are left out, for example those of a "
-    "rare class, so no interval is known. Bring more samples of that kind, or check the model on data of your own.",
+    Unknown.UNDEFINED: "The search samples are all of one group, or the metric has no value if some of them are left "
+    "out, for example those of a rare class, so no interval is known. Bring more samples of that kind, or of other "
+    "groups, or check the model on data of your own.",
     Unknown.FAILED: "How sure the score of the recommended model is could not be measured, so no interval is known: "
     "a warning says why. Check the model on data of your own.",
 }
