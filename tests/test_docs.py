@@ -167,6 +167,12 @@ def test_commands_and_options_of_the_pages_exist(page: Path) -> None:
         assert {word.split("=")[0] for word in words[2:] if word.startswith("-")} <= known, written
 
 
+def test_each_command_has_its_job_on_the_page_of_commands() -> None:
+    group: Any = typer.main.get_command(app)
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\| `autoselect (\w+)", page)) == set(group.commands)
+
+
 def test_the_errors_of_the_faq_are_said_somewhere() -> None:
     """Each quoted piece stands in the package, whichever strings it is put together of."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "autoselect").rglob("*.py")]
