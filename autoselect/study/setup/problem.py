@@ -164,6 +164,10 @@ def forecaster(
     # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
     is_unjudged, runtime = target.takes_all and target.shares is not None, settings.least_runtime
 
+    def acts(repairs: Repairs, kinds: Sequence[str]) -> Repairs:
+        bare = {node.name for node, kind in zip(layers.nodes, kinds, strict=True) if kind in ("float", "folded")}
+        return acting(repairs, kinds, bare)
+
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         chosen = fields_of(nodes, further)
         in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
@@ -177,7 +181,7 @@ def forecaster(
         return Forecast(
             found.size_bytes,
             cut.penalty,
-            (found.kinds, found.size_bytes, repairs if rounds_inputs else acting(repairs, found.kinds)),
+            (found.kinds, found.size_bytes, repairs if rounds_inputs else acts(repairs, found.kinds)),
             refused or why_refused(found.graph, runtime),
             {column: _figure(found.graph, cut, column) for column in figures if BY_COLUMN[column].from_graph},
             found.kinds,
