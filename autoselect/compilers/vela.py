@@ -72,7 +72,8 @@ class VelaCompiler:
     def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
         """See :meth:`.compiler.ChipCompiler.compiled`."""
         written, summary = self._written(content, timeout_seconds)
-        return _compiled(TfliteFile(written).graph, self._target, summary), written
+        found = _compiled(TfliteFile(written).graph, self._target, summary)
+        return replace(found, stored_bytes=len(written)), written
 
     def _written(self, content: bytes, timeout_seconds: float) -> tuple[bytes, dict[str, str]]:
         """The file that Vela wrote, and its summary."""

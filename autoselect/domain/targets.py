@@ -340,7 +340,8 @@ class Compiled:
         host_ops: Other ops in it, by type.
         crossing_bytes: Bytes of the tensors between the two.
         sram_bytes: Working memory that the compiler allotted.
-        flash_bytes: Read-only memory of what the accelerator runs.
+        flash_bytes: Read-only memory of what the accelerator runs, as far as the compiler tells it.
+        stored_bytes: Size of the compiled file, which has the weights as the compiler packed them.
         cycles: The compiler's estimate for the accelerator alone; 0 where it gives none.
         left: For each op that is left to the host, by the name of its first output, why.
         ddr_bytes: Bytes that the pieces move to and from memory outside of the accelerator, as far as the compiler
@@ -355,6 +356,7 @@ class Compiled:
     crossing_bytes: int = 0
     sram_bytes: int = 0
     flash_bytes: int = 0
+    stored_bytes: int = 0
     cycles: int = 0
     left: Mapping[str, str] = field(default_factory=dict)
     ddr_bytes: int = 0

@@ -54,7 +54,7 @@ class Forecast:
     """Exact size and penalty of a candidate that need not be built; ``key`` is equal where the bytes must be.
 
     ``refusal`` says why the target does not take it; None if it does. ``figures`` are further costs that the graph
-    gives, by column, as far as the run's objectives ask for them. ``kinds`` says what becomes of each node, in graph
+    gives, by column, as far as the run's objectives ask for them; a size after packing is about right. ``kinds`` says what becomes of each node, in graph
     order; empty if that is not known.
     """
 

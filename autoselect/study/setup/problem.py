@@ -160,6 +160,7 @@ def forecaster(
         return sorted(places[name] for name in names)
 
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
+    is_packed = any(BY_COLUMN[column].is_packed for column in figures)
     rounds_inputs = settings.template.io_type != "float32"  # To 8 bits, by a range that repairs may choose.
     # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
     is_unjudged, runtime = target.takes_all and target.shares is not None, settings.least_runtime
@@ -172,9 +173,9 @@ def forecaster(
         chosen = fields_of(nodes, further)
         in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
         denied, in_float = (placed(chosen.get(field, ())) for field in ("denylisted_nodes", FIELDS[EXACT]))
-        found = blueprints[corrected_at_once(repairs)].plan(
-            denied, settings.template.fallback, in_float, placed(in_int16)
-        )
+        blueprint = blueprints[corrected_at_once(repairs)]
+        found = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
+        packed = blueprint.packed_bytes(found) if is_packed else 0.0
         verdict = None if is_unjudged else judge(found.graph, target)
         cut = on_target(found.graph, target, verdict)
         refused = refusal(found.graph, target, verdict) if verdict is not None else None
@@ -183,7 +184,11 @@ def forecaster(
             cut.penalty,
             (found.kinds, found.size_bytes, repairs if rounds_inputs else acts(repairs, found.kinds)),
             refused or why_refused(found.graph, runtime),
-            {column: _figure(found.graph, cut, column) for column in figures if BY_COLUMN[column].from_graph},
+            {
+                column: packed if BY_COLUMN[column].is_packed else _figure(found.graph, cut, column)
+                for column in figures
+                if BY_COLUMN[column].is_packed or BY_COLUMN[column].from_graph
+            },
             found.kinds,
         )
 

@@ -81,6 +81,7 @@ def check_objectives(settings: SearchSettings, target: Target) -> None:
 
 _FROM_COMPILERS: Mapping[str, tuple[type[Vela | LitertPlugin], str]] = {
     "npu_cycles": (Vela, "ethos-u55-128"),
+    "flash": (Vela, "ethos-u55-128"),
     "ddr_bytes": (LitertPlugin, "qualcomm-sm8750"),
 }
 """By objective, the compiler that tells it, and a target that has one."""
