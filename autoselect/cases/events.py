@@ -88,6 +88,7 @@ STAGES: Mapping[str, str] = {
     "figures": "drawing",
     "reference": "running the float model",
     "repairs": "trying repairs",
+    "levels": "weighing fewer levels",
     "float": "scoring the float model",
     "probes": "trying units alone",
     "plan": "planning the candidates",

@@ -97,6 +97,7 @@ def make_problem(
             ladders=_ladders(units, layers),
             states=settings.states,
             repair_sets=settings.repair_choices,
+            added_noise=settings.noise_choices,
             constraints=settings.constraints,
             rule=rule,
             costs=settings.cost_columns,
