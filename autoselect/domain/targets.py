@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import prod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from autoselect.domain.graph import Graph, Op
 from autoselect.domain.recipe import IoType
 
 SegmentRule = Literal["any", "scheduled", "listed", "leading", "none"]
@@ -113,6 +114,9 @@ class Rule:
 class Vela:
     """How Arm's Vela is called; its own words for the three."""
 
+    UNREADABLE: ClassVar[frozenset[str]] = frozenset({"int2", "int4", "uint4"})
+    """Types of constants of which Vela 5.2.0 dies, of a floating-point exception and without a message."""
+
     accelerator_config: str
     system_config: str
     memory_mode: str
@@ -135,6 +139,16 @@ class LitertPlugin:
 
 
 Compiler = Vela | LitertPlugin
+
+
+def unreadable(op: Op, graph: Graph, compiler: Compiler | None) -> str | None:
+    """Why a compiler cannot read a model because of an op; None if it can."""
+    if not isinstance(compiler, Vela):
+        return None
+    dtypes = sorted({graph.tensors[i].dtype for i in op.constants} & Vela.UNREADABLE)
+    if not dtypes:
+        return None
+    return f"Vela reads no {dtypes[0]} constants; weights of fewer levels, stored in int8, take as little"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
