@@ -109,7 +109,7 @@ def look_at_each(
             lets all run on all rows.
     """
     case, expected = open_case(root), float_outputs(root, samples, tuple(rows))
-    contents = [case.builder.build(Recipe.from_json(recipe)).content for recipe in recipes]
+    contents = [case.builder.content(Recipe.from_json(recipe)) for recipe in recipes]
     runners, groups = [Runner(wide_kernels.quick(content)) for content in contents], groups_of(expected)
     store = case.samples(samples)
     found = np.full((len(recipes), len(rows)), np.nan)
@@ -175,7 +175,7 @@ def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], wit
 
 def _look(root: Path, recipe: str, samples: str, rows: Sequence[int], within: float = 0.0) -> Looked:
     case = open_case(root)
-    content = case.builder.build(Recipe.from_json(recipe)).content
+    content = case.builder.content(Recipe.from_json(recipe))
     runner = Runner(wide_kernels.quick(content))
     expected = float_outputs(root, samples, tuple(rows))
     shares = _shares(runner, samples_of(case, samples, rows), expected, within)

@@ -272,15 +272,14 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str], floats: Mapping[str, str] 
     Raises:
         RecipeError: If a name, glob or op type matches nothing; with the nearest names.
     """
-    covered: set[str] = set()
-    for pattern in sorted(recipe.denylisted_nodes):
-        covered.update(match_nodes(pattern, nodes, floats))
-    for op_type in sorted(recipe.denylisted_ops):
-        covered.update(match_op_type(op_type, nodes, floats))
-    in_float, in_int16 = (
-        frozenset(name for pattern in sorted(patterns) for name in match_nodes(pattern, nodes, floats))
-        for patterns in (recipe.float_nodes, recipe.int16_nodes)
-    )
+
+    def match(patterns: frozenset[str]) -> frozenset[str]:
+        exact = patterns & nodes.keys()  # Most are; a glob is compared with every name.
+        return exact.union(*(match_nodes(pattern, nodes, floats) for pattern in sorted(patterns - exact)))
+
+    by_type = (match_op_type(op_type, nodes, floats) for op_type in sorted(recipe.denylisted_ops))
+    covered = match(recipe.denylisted_nodes).union(*by_type)
+    in_float, in_int16 = match(recipe.float_nodes), match(recipe.int16_nodes)
     if stray := sorted(in_float - covered):
         raise RecipeError(
             f"float_nodes: {stray[0]!r} is not denylisted, so it is integer. Denylist it too, or leave it out."
@@ -292,7 +291,7 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str], floats: Mapping[str, str] 
         )
     return replace(
         recipe,
-        denylisted_nodes=frozenset(covered),
+        denylisted_nodes=covered,
         denylisted_ops=frozenset(),
         float_nodes=in_float,
         int16_nodes=in_int16,
