@@ -70,9 +70,9 @@ class Run(shown.Run):
         takes milliseconds.
 
         Args:
-            recipe: A recipe, or a name: a pick, ``int8``, ``int16``, ``hybrid`` or ``float`` for a whole model, an id
-                of ``trials.csv``, the number of a trial; or an earlier answer. Several of them, also by names of your
-                own, give a table.
+            recipe: A recipe, or a name: a pick, ``int8``, ``int16``, ``hybrid`` or ``float`` for a whole model without
+                repairs, an id of ``trials.csv``, the number of a trial; or an earlier answer. Several of them, also by
+                names of your own, give a table.
             deny: Nodes, globs or op types that leave integers; they become hybrid or float, as the recipe says.
             in_float: The same, and they become float.
             int16: The same that get 16-bit activations.

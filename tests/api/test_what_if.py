@@ -164,6 +164,7 @@ def test_another_target_has_its_own_penalty_and_refusal(run: autoselect.Run) -> 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
+        ({"deny": ["softmix"]}, "deny: No node is called 'softmix'.*Did you mean 'SOFTMAX'"),
         ({"deny": ["pump_monitor_1/soft/Softmax"]}, r"deny: No node is called .*Did you mean 'pump_monitor_1/"),
         ({"recipe": "recomended"}, r"no candidate 'recomended'.*recommended"),
         ({"recipe": 999}, rf"trials from 0 to {TRIALS - 1}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ class WhatIf(_Asked):
         target: What all this is for.
         refusal: Why the target or the runtime does not take the model; empty if they do.
         compiled: Whether penalty and segments are those of a compiled file, as of a candidate that the run compiled.
+        metric: Name of the run's metric.
         drop: Expected loss against the float model, in the metric's units; None if nobody knows, see ``unknown``.
         drop_low: Lower end of an interval that holds nine in ten of the losses that such a candidate would show on the
             search samples; if it was scored, on other samples like these.
@@ -94,6 +96,7 @@ class WhatIf(_Asked):
     target: str
     refusal: str
     compiled: bool
+    metric: str
     drop: float | None
     drop_low: float | None
     drop_high: float | None
@@ -148,6 +151,17 @@ class WhatIf(_Asked):
             PreparationError: If the model cannot be built or run.
         """
         return self._maker.score_of(self, samples, live)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain dictionaries and lists, for ``json.dumps``."""
+        return {
+            **dict(self),
+            "recipe": json.loads(self.recipe.to_json()),
+            "kinds": dict(self.kinds),
+            "nodes": dict(self.nodes),
+            "fallbacks": dict(self.fallbacks),
+            "dominated_by": list(self.dominated_by),
+        }
 
     def row(self) -> dict[str, Any]:
         """What fits in a row of a table: all but the recipe and its nodes; kinds are columns of their own."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, names_in_float
 from autoselect.domain.recipe import Recipe, covered_nodes
-from autoselect.domain.words import listed, some
+from autoselect.domain.words import did_you_mean, listed, some
 from autoselect.errors import RecipeError, UsageError
 
 Texts = str | Iterable[str]
@@ -101,11 +101,14 @@ def _texts(given: Texts) -> tuple[str, ...]:
 
 
 def _covered(texts: Iterable[str], layers: LayerTable, floats: Mapping[str, str], option: str) -> frozenset[str]:
-    try:
-        return covered_nodes(texts, layers.op_types, floats)
-    except RecipeError as exc:
-        kinds = sorted(set(layers.op_types.values()))
-        raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(kinds)}.") from exc
+    found, kinds = frozenset[str](), sorted(set(layers.op_types.values()))
+    for text in texts:
+        try:
+            found |= covered_nodes([text], layers.op_types, floats)
+        except RecipeError as exc:
+            told = did_you_mean(text.upper(), kinds) or f" Op types of this model: {', '.join(kinds)}."
+            raise UsageError(f"{option}: {exc}{told}") from exc
+    return found
 
 
 def _refuse_both(chosen: Mapping[str, frozenset[str]]) -> None:

@@ -174,6 +174,7 @@ class Questions:
             arena_bytes=int(_arena(plan.graph)),
             target=place.target.name,
             refusal=found.known.refusal or "",
+            metric=tried.metric,
             unknown=unknown,
             allowed_drop=tried.rule.allowed_drop,
             trial=None if trial is None else trial.number,

@@ -228,7 +228,7 @@ class Tried:
 
 
 WHOLES = ("int8", "int16", "hybrid", "float")
-"""Names of models whose nodes are all of a kind."""
+"""Names of models whose nodes are all of a kind, without repairs."""
 
 
 def whole_recipe(name: str, nodes: Sequence[str], wide: Sequence[str], template: Recipe) -> Recipe:
@@ -240,7 +240,7 @@ def whole_recipe(name: str, nodes: Sequence[str], wide: Sequence[str], template:
         wide: Those with a 16-bit form.
         template: What the search's recipes have in common.
     """
-    plain = replace(template, fallback="drq")
+    plain = replace(template, fallback="drq", repairs=())
     if name == "int16":
         return replace(plain, int16_nodes=frozenset(wide))
     if name == "int8":
