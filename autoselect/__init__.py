@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from autoselect.api.merging import compare, merge
     from autoselect.api.models import build, inspect, pick
     from autoselect.api.reporting import write_report
+    from autoselect.api.run import Run, load_run
     from autoselect.api.searching import check, demo, resume, search
     from autoselect.api.workers import keep_workers
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
-    from autoselect.report.run import Run, load_run
 
 _HOMES = {
     "benchmark": "autoselect.api.benchmarking",
@@ -47,8 +47,8 @@ _HOMES = {
     "Recipe": "autoselect.domain.recipe",
     "Diagnosis": "autoselect.diagnosis.result",
     "AutoselectError": "autoselect.errors",
-    "Run": "autoselect.report.run",
-    "load_run": "autoselect.report.run",
+    "Run": "autoselect.api.run",
+    "load_run": "autoselect.api.run",
     "read_layer_statistics": "autoselect.diagnosis.result",
 }
 

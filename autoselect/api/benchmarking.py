@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autoselect.api.run import Run, load_run
 from autoselect.cases.events import Listener, StageStarted, StepFinished, ignore, logged
 from autoselect.errors import ModelError, PreparationError, ScoreError, UsageError
-from autoselect.report.run import Run, load_run
 from autoselect.report.tables.frames import first_pick, front_rows
 from autoselect.report.tables.timing import FLOAT, Benchmark, timed, untimed
 from autoselect.runs.files import refuse_existing, write_json

@@ -10,9 +10,9 @@ from typing import Any
 
 from autoselect.api.looking import file_content
 from autoselect.api.results import Compilation, CompiledModel, Rows
-from autoselect.api.source import LIVE
 from autoselect.cases import versions
 from autoselect.cases.compiling import UNKEPT, compile_report, read_for
+from autoselect.cases.ingredients import LIVE
 from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.litert_plugin import DISPATCH_OP, name_of
 from autoselect.compilers.opening import compiler_of

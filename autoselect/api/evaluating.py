@@ -12,11 +12,11 @@ from typing import Any
 from autoselect.api.compiling import on_target_of
 from autoselect.api.looking import file_content
 from autoselect.api.results import ClassificationReport, Score
-from autoselect.api.source import LIVE
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.ingredients import LIVE
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.domain.tensors import free_name

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autoselect.api.run import Run, load_run
 from autoselect.api.searching import continued, drawn
 from autoselect.api.source import read_recipe
 from autoselect.api.told import with_live
@@ -14,7 +15,6 @@ from autoselect.cases.events import Listener, ignore, logged
 from autoselect.cases.versions import versions
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
-from autoselect.report.run import Run, load_run
 from autoselect.report.tables.comparing import Comparison, compared
 from autoselect.runs.folder import RunFolder
 from autoselect.study import run as study_run

@@ -13,11 +13,12 @@ from autoselect.api.compiling import compile_model, compiled_path, on_target_of,
 from autoselect.api.evaluating import score_models
 from autoselect.api.looking import file_content
 from autoselect.api.results import Built, CompiledModel, Inspection, Picked
-from autoselect.api.source import LIVE, Source, ingredients_of, load_integer, load_source, read_recipe
+from autoselect.api.source import Source, ingredients_of, load_integer, load_source, read_recipe
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
+from autoselect.cases.ingredients import LIVE
 from autoselect.cases.settings import make_settings
 from autoselect.compilers.opening import compiler_of
 from autoselect.data.kinds import Samples

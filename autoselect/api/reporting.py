@@ -6,8 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from autoselect.api.run import Run, load_run
 from autoselect.errors import UsageError
-from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder
 
 PROGRAM = "optuna-dashboard"

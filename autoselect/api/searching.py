@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.progress import told_to
-from autoselect.api.source import LIVE, LoadedInteger, LoadedSource, describe, ingredients_of, load_integer, load_source
+from autoselect.api.run import Run, load_run
+from autoselect.api.source import LoadedInteger, LoadedSource, describe, ingredients_of, load_integer, load_source
 from autoselect.api.told import takes, with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, ignore
+from autoselect.cases.ingredients import LIVE
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import chosen_objectives
 from autoselect.errors import MetricError, RunFolderError
-from autoselect.report.run import Run, load_run
 from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.records import metric_column
 from autoselect.scoring.metric_base import Metric

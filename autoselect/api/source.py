@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.ingredients import LIVE, Ingredients
 from autoselect.data.texts import read_text
 from autoselect.domain.recipe import Quantizer, Recipe
 from autoselect.errors import RecipeError, UsageError
@@ -23,10 +23,6 @@ from autoselect.sources.wishes import NO_WISHES, Wishes
 
 Source = Any
 """A path, bytes of a file, a live model of Keras, ONNX or PyTorch, or a ``tf.lite.TFLiteConverter``."""
-
-
-LIVE = "(live object)"
-"""Stands in a manifest for an object that only its process has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,9 @@ from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
 from autoselect.sources.wishes import NO_WISHES, Feedback, Wishes
 
+LIVE = "(live object)"
+"""Stands in a manifest for an object that only its process has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:

@@ -111,6 +111,8 @@ class OpenCase:
     @cached_property
     def kit(self) -> RepairKit:
         """What repairs need: measured on the calibration samples when first asked for, then kept in the case."""
+        if not self.files.samples("calibration").exists():  # As of a run that is over.
+            return RepairKit(self.prepared.calibrated, keep=self._kept)
         store = self.samples("calibration")
         return RepairKit(self.prepared.calibrated, lambda: (store.inputs(i) for i in range(len(store))), self._kept)
 

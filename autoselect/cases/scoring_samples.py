@@ -38,19 +38,7 @@ def prepare_samples(
     metric = ingredients.metric
     if metric is None:
         return {}, {}, []
-    store = write_labelled(ingredients.evaluation, files.samples("evaluation"), inputs, outputs, metric)
-    hashes = {"evaluation": store.signature}
-    if ingredients.heldout is not None:
-        heldout = write_labelled(ingredients.heldout, files.samples("heldout"), inputs, outputs, metric)
-        hashes["heldout"] = heldout.signature
-        write_split(files, "search", "evaluation")
-        write_split(files, "heldout", "heldout")
-        parts = {"search": store, "heldout": heldout}
-    else:
-        chosen = split_by_content(store.digests, settings.heldout_fraction, settings.split_seed, store.groups)
-        for part, indices in zip(PARTS, chosen, strict=True):
-            write_split(files, part, "evaluation", indices)
-        parts = {part: store.subset(indices) for part, indices in zip(PARTS, chosen, strict=True)}
+    store, parts, hashes = write_parts(ingredients, settings, files, inputs, outputs, metric)
     digests = {
         "calibration": calibration.digests,
         **{_TOLD[part]: store.digests for part, store in parts.items()},
@@ -58,6 +46,36 @@ def prepare_samples(
     warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_overlapping(parts), *_few_groups(parts)]
     warnings += [*_unlabelled(store), *_unnamed_output(outputs, metric), *_silent_inputs(calibration, inputs)]
     return {name: len(part) for name, part in parts.items()}, hashes, warnings
+
+
+def write_parts(
+    ingredients: Ingredients,
+    settings: SearchSettings,
+    files: CaseFiles,
+    inputs: tuple[TensorSpec, ...],
+    outputs: tuple[TensorSpec, ...],
+    metric: Metric,
+) -> tuple[SampleStore, dict[str, SampleStore], dict[str, str]]:
+    """Write the samples to score on, and say which of them are to search by and which are held out.
+
+    Returns:
+        The samples that were brought to score on, those of each part, and hashes of what was brought.
+
+    Raises:
+        DataError: If samples do not fit.
+    """
+    store = write_labelled(ingredients.evaluation, files.samples("evaluation"), inputs, outputs, metric)
+    hashes = {"evaluation": store.signature}
+    if ingredients.heldout is not None:
+        heldout = write_labelled(ingredients.heldout, files.samples("heldout"), inputs, outputs, metric)
+        hashes["heldout"] = heldout.signature
+        write_split(files, "search", "evaluation")
+        write_split(files, "heldout", "heldout")
+        return store, {"search": store, "heldout": heldout}, hashes
+    chosen = split_by_content(store.digests, settings.heldout_fraction, settings.split_seed, store.groups)
+    for part, indices in zip(PARTS, chosen, strict=True):
+        write_split(files, part, "evaluation", indices)
+    return store, {part: store.subset(indices) for part, indices in zip(PARTS, chosen, strict=True)}, hashes
 
 
 def _overlapping(parts: Mapping[str, SampleStore]) -> list[str]:

@@ -17,6 +17,7 @@ from autoselect.cli.inspect import inspect
 from autoselect.cli.parsing import Command, Group, ShortHelp
 from autoselect.cli.run_folders import compare, merge, pick, report, show, watch
 from autoselect.cli.search import demo, resume, search
+from autoselect.cli.what_if import what_if
 
 app = typer.Typer(
     name="autoselect",
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_RUNS = (demo, init, check, search, resume, show, pick, merge, compare, benchmark, report, watch)
+_RUNS = (demo, init, check, search, resume, show, pick, what_if, merge, compare, benchmark, report, watch)
 _MODELS = (build, evaluate, inspect, compile_model, diagnose)
 _NAMES = {compile_model: "compile"}
 """Of commands that are not called like their function, since Python has one of that name."""

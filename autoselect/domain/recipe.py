@@ -314,6 +314,24 @@ def match_nodes(pattern: str, nodes: Iterable[str], floats: Iterable[str] = ()) 
     raise RecipeError(f"No node is called {pattern!r}.{did_you_mean(pattern, names, cutoff=0.3)} {_LISTED}")
 
 
+def covered_nodes(patterns: Iterable[str], nodes: Mapping[str, str], floats: Mapping[str, str]) -> frozenset[str]:
+    """Nodes that names, globs and op types select.
+
+    Args:
+        patterns: A text that is an op type of the model is one, and no name.
+        nodes: As for :func:`resolve`.
+        floats: As for :func:`resolve`.
+
+    Raises:
+        RecipeError: If one of them selects nothing.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        is_type = pattern in {*nodes.values(), *floats.values()}
+        found.update((match_op_type if is_type else match_nodes)(pattern, nodes, floats))
+    return frozenset(found)
+
+
 def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, str]) -> list[str]:
     """Names of the nodes of one op type.
 

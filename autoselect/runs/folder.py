@@ -49,6 +49,8 @@ class RunFolder:
         self.picture = root / "pareto.png"
         self.report = root / "report.html"
         self.log = root / "worker.log"
+        self.kept = root / "kept"
+        """The calibrated model and what the search knew of its units: candidates can be forecast and built from it."""
         self.work = root / ".autoselect-work"
         """Samples, calibrated model and candidates while the run goes on; removed at its end."""
         self.tried = self.work / "tried.jsonl"

@@ -33,6 +33,7 @@ HELP = {
     "help_search": ["search", "--help"],
     "help_search_all": ["search", "--help-all"],
     "help_check": ["check", "--help"],
+    "help_what_if": ["what-if", "--help"],
 }
 WIDTHS = (80, 120)
 SHORT = ("help_search", "help_check")

@@ -39,6 +39,7 @@ from autoselect.study.finishing.exported import export
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
 from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.proposing.problem import Problem
+from autoselect.study.recording import kept_case
 from autoselect.study.references import Reference, clipping_of
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_unrepeated
@@ -167,6 +168,7 @@ class Finish:
         front_files.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that a killed search left may lack it.
             export(front, picks, self.folder, self.case.files)
+            kept_case.keep(self.folder, self.case.files, self.problem)
         if pool is not None:
             front_files.remove_work(self.folder.work)
         return status

@@ -18,6 +18,8 @@ from autoselect.study.proposing.surrogate import Belief
 
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
 _LEVELS = 24
+_HALVINGS = 40
+"""Of an interval in which a quantile is looked for."""
 _GRID = 64
 _EXACT_OBJECTIVES = 3
 """With more objectives the grid is coarse, or it would take too much memory."""
@@ -38,6 +40,10 @@ class Link:
         """Losses at fixed quantiles of the belief, shape (n, n_quantiles)."""
         return np.asarray(np.interp(_points(belief), self.xs, self.ys))
 
+    def expected(self, belief: Belief) -> np.ndarray:
+        """Expected losses, shape (n,)."""
+        return np.asarray(self.losses(belief) @ _quantile_weights())
+
     def deviations(self, belief: Belief) -> np.ndarray:
         """How far measured losses lie from those of :meth:`losses`, shape (n, n_quantiles).
 
@@ -51,19 +57,47 @@ class Link:
         return losses - predicted, np.interp(log_divergences, self.grid, self.spreads)
 
     def chance_within(
-        self, belief: Belief, limit: float, beyond: np.ndarray | float = 0.0, left: np.ndarray | float = 1.0
+        self,
+        belief: Belief,
+        limit: np.ndarray | float,
+        beyond: np.ndarray | float = 0.0,
+        left: np.ndarray | float = 1.0,
     ) -> np.ndarray:
         """How likely a measured loss is at most a limit, shape (n,).
 
         Args:
             belief: Of n candidates.
-            limit: In the unit of the losses.
+            limit: In the unit of the losses: one for all, or of each, shape (n,).
             beyond: What they lose more than closeness says, shape (n,).
             left: Which share of the spread that leaves, shape (n,).
         """
-        room = limit - self.losses(belief) - np.reshape(beyond, (-1, 1))
+        room = np.reshape(limit, (-1, 1)) - self.losses(belief) - np.reshape(beyond, (-1, 1))
         reached = ndtr(room / (self.deviations(belief) * np.reshape(left, (-1, 1))))
         return np.asarray(reached @ _quantile_weights())
+
+    def loss_quantiles(
+        self, belief: Belief, shares: np.ndarray, beyond: np.ndarray | float = 0.0, left: np.ndarray | float = 1.0
+    ) -> np.ndarray:
+        """The limits that measured losses keep with given chances, shape (n, n_shares): see :meth:`chance_within`.
+
+        Args:
+            belief: Of n candidates.
+            shares: The chances, shape (n_shares,), above 0 and below 1.
+            beyond: What they lose more than closeness says, shape (n,).
+            left: Which share of the spread that leaves, shape (n,).
+        """
+        losses = self.losses(belief) + np.reshape(beyond, (-1, 1))
+        widest = 9.0 * np.max(self.deviations(belief) * np.reshape(left, (-1, 1)), axis=1)
+        ends = np.stack([losses.min(axis=1) - widest, losses.max(axis=1) + widest])
+        found = np.empty((len(losses), len(shares)))
+        for place, share in enumerate(shares):
+            low, high = ends
+            for _ in range(_HALVINGS):
+                middle = (low + high) / 2.0
+                is_below = self.chance_within(belief, middle, beyond, left) < share
+                low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+            found[:, place] = (low + high) / 2.0
+        return found
 
     def without_noise(
         self, log_divergences: np.ndarray, losses: np.ndarray, noise: np.ndarray

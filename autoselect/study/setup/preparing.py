@@ -14,7 +14,7 @@ from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.findings import OWN_SCALE
 from autoselect.domain.layers import names_in_float
-from autoselect.domain.recipe import match_nodes, match_op_type
+from autoselect.domain.recipe import covered_nodes
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import RecipeError, TrialError, UsageError
 from autoselect.isolation.door import Workers
@@ -119,13 +119,8 @@ def bind_case(space_file: SearchSpaceFile, case: Case, settings: SearchSettings)
 
 def _pinned(patterns: Iterable[str], case: Case, option: str) -> frozenset[str]:
     """Nodes that the user's names, globs and op types cover."""
-    found: set[str] = set()
     types, floats = case.layers.op_types, names_in_float(case.graph, case.layers.nodes)
-    for pattern in patterns:
-        try:
-            is_type = pattern in {*types.values(), *floats.values()}
-            found.update((match_op_type if is_type else match_nodes)(pattern, types, floats))
-        except RecipeError as exc:
-            kinds = sorted(set(types.values()))
-            raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(kinds)}.") from exc
-    return frozenset(found)
+    try:
+        return covered_nodes(patterns, types, floats)
+    except RecipeError as exc:
+        raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(sorted(set(types.values())))}.") from exc

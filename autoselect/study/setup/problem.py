@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.repair_sets import Repairs, acting, corrected_at_once
 from autoselect.domain.rule import Rule
-from autoselect.domain.runtimes import why_refused
+from autoselect.domain.runtimes import Runtime, why_refused
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
 from autoselect.domain.targets import Target
@@ -144,6 +144,27 @@ def settled_int16(case: Case, settings: SearchSettings, pool: Workers) -> tuple[
     return settings.model_copy(update={"int16": found.is_possible}), found.remarks
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What is exactly known of a plan on a target.
+
+    Attributes:
+        fragmentation: Segments, crossings and penalty; nothing is compiled for it.
+        refusal: Why target or runtime do not take it; None if they do.
+    """
+
+    fragmentation: Fragmentation
+    refusal: str | None
+
+
+def judged(graph: Graph, target: Target, runtime: Runtime | None) -> Judged:
+    """What is known of the graph of a plan on a target, with the oldest runtime that must load it."""
+    # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
+    verdict = None if target.takes_all and target.shares is not None else judge(graph, target)
+    refused = refusal(graph, target, verdict) if verdict is not None else None
+    return Judged(fragmentation=on_target(graph, target, verdict), refusal=refused or why_refused(graph, runtime))
+
+
 def forecaster(
     blueprints: Mapping[Repairs, Blueprint],
     layers: LayerTable,
@@ -163,8 +184,7 @@ def forecaster(
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
     is_packed = any(BY_COLUMN[column].is_packed for column in figures)
     rounds_inputs = settings.template.io_type != "float32"  # To 8 bits, by a range that repairs may choose.
-    # Where the penalty is one of shares and nothing is refused, where each op runs need not be known.
-    is_unjudged, runtime = target.takes_all and target.shares is not None, settings.least_runtime
+    runtime = settings.least_runtime
 
     def acts(repairs: Repairs, kinds: Sequence[str]) -> Repairs:
         bare = {node.name for node, kind in zip(layers.nodes, kinds, strict=True) if kind in ("float", "folded")}
@@ -177,14 +197,13 @@ def forecaster(
         blueprint = blueprints[corrected_at_once(repairs)]
         found = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
         packed = blueprint.packed_bytes(found) if is_packed else 0.0
-        verdict = None if is_unjudged else judge(found.graph, target)
-        cut = on_target(found.graph, target, verdict)
-        refused = refusal(found.graph, target, verdict) if verdict is not None else None
+        known = judged(found.graph, target, runtime)
+        cut = known.fragmentation
         return Forecast(
             found.size_bytes,
             cut.penalty,
             (found.kinds, found.size_bytes, repairs if rounds_inputs else acts(repairs, found.kinds)),
-            refused or why_refused(found.graph, runtime),
+            known.refusal,
             {
                 column: packed if BY_COLUMN[column].is_packed else _figure(found.graph, cut, column)
                 for column in figures
@@ -198,6 +217,12 @@ def forecaster(
 
 def _figure(graph: Graph, cut: Fragmentation, column: str) -> float:
     return float(peak_activation_bytes(graph) if column == "arena_bytes" else getattr(cut, column))
+
+
+def plain_units(graph: Graph, layers: LayerTable) -> tuple[Unit, ...]:
+    """The nodes that move together as units, with the debugger's statistics alone: as before anything is tried."""
+    toggles = (Toggle(name=str(i), nodes=frozenset(n)) for i, n in enumerate(moving_together(graph, layers.nodes)))
+    return units_in(BoundSpace(dimensions=tuple(toggles)), layers, _statistical(layers))
 
 
 def _statistical(layers: LayerTable) -> dict[str, float]:

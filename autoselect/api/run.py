@@ -1,0 +1,138 @@
+"""A run as users hold it: its tables and figures, and questions about candidates that nobody tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from autoselect.domain.recipe import Recipe
+from autoselect.report import run as shown
+from autoselect.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from autoselect.study.what_if.answer import WhatIf
+    from autoselect.study.what_if.questions import Questions
+
+Texts = str | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Run(shown.Run):
+    """One finished or interrupted run: tables as data frames, figures of them, and :meth:`what_if`."""
+
+    _questions: list[Questions] = field(default_factory=list)
+
+    @overload
+    def what_if(
+        self,
+        recipe: str | int | Recipe | WhatIf = "recommended",
+        *,
+        deny: Texts = (),
+        in_float: Texts = (),
+        int16: Texts = (),
+        int8: Texts = (),
+        repairs: Texts | None = None,
+        target: str | None = None,
+    ) -> WhatIf: ...
+
+    @overload
+    def what_if(
+        self,
+        recipe: list[Any] | tuple[Any, ...] | dict[str, Any],
+        *,
+        deny: Texts = (),
+        in_float: Texts = (),
+        int16: Texts = (),
+        int8: Texts = (),
+        repairs: Texts | None = None,
+        target: str | None = None,
+    ) -> pd.DataFrame: ...
+
+    def what_if(
+        self,
+        recipe: Any = "recommended",
+        *,
+        deny: Texts = (),
+        in_float: Texts = (),
+        int16: Texts = (),
+        int8: Texts = (),
+        repairs: Texts | None = None,
+        target: str | None = None,
+    ) -> Any:
+        """Ask what a candidate that nobody tried would cost, and what it would probably lose.
+
+        Nothing is built: size, penalty, segments and kinds are forecast exactly, the drop is what the trials of the run
+        let expect. The first question reads the models that the run keeps, which takes some seconds; an answer then
+        takes milliseconds.
+
+        Args:
+            recipe: A recipe, or a name: a pick, ``int8``, ``int16``, ``hybrid`` or ``float`` for a whole model without
+                repairs, an id of ``trials.csv``, the number of a trial; or an earlier answer. Several of them, also by
+                names of your own, give a table.
+            deny: Nodes, globs or op types that leave integers; they become hybrid or float, as the recipe says.
+            in_float: The same, and they become float.
+            int16: The same that get 16-bit activations.
+            int8: The same that become 8-bit integers again.
+            repairs: Names of repairs instead of the recipe's; an empty list takes none.
+            target: What the penalty is of; that of the run by default.
+
+        Returns:
+            The answer, which can also build and score the candidate; of several recipes a table with a row for each.
+
+        Raises:
+            UsageError: If a name is not known, a node has no form in the state that is asked for, or the run keeps no
+                calibrated model or was made by another version.
+
+        Examples:
+            Of the run of :func:`autoselect.search`:
+
+            >>> import autoselect
+            >>> run = autoselect.load_run("pump-run")
+            >>> found = run.what_if("int8", deny=["SOFTMAX"])
+            >>> found.kinds["integer"] < run.what_if("int8").kinds["integer"]
+            True
+            >>> len(found.build()) == found.size_bytes
+            True
+        """
+        from autoselect.study.what_if.changes import Changes
+
+        changes = Changes.of(deny=deny, in_float=in_float, int16=int16, int8=int8, repairs=repairs)
+        questions = self._asked()
+        if not isinstance(recipe, (list, tuple, dict)):
+            return questions.ask(recipe, changes, target)
+        import pandas as pd
+
+        named = recipe.items() if isinstance(recipe, dict) else ((None, one) for one in recipe)
+        rows = []
+        for name, one in named:
+            row = questions.ask(one, changes, target).row()
+            rows.append(row if name is None else {**row, "name": name})
+        return pd.DataFrame(rows)
+
+    def _asked(self) -> Questions:
+        from autoselect.study.what_if.questions import Questions
+
+        if not self._questions:
+            self._questions.append(Questions(RunFolder(self.directory)))
+        return self._questions[0]
+
+
+def load_run(directory: str | Path) -> Run:
+    """Read a run folder.
+
+    Raises:
+        RunFolderError: If the folder holds no run, or one that was stopped before it wrote its tables.
+
+    Examples:
+        The run of :func:`autoselect.search`:
+
+        >>> import autoselect
+        >>> run = autoselect.load_run("pump-run")
+        >>> smallest = run.front.sort_values("size_bytes").iloc[0]
+    """
+    found = shown.load_run(directory)
+    return Run(**{f.name: getattr(found, f.name) for f in fields(shown.Run)})

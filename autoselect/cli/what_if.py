@@ -1,0 +1,109 @@
+"""``autoselect what-if``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autoselect.cli.command import with_debug
+from autoselect.cli.console import out, print_lines, results_only_on_stdout
+from autoselect.cli.options import AsJson, option_of
+
+_NODES = "Nodes: names, globs or op types; may be repeated"
+_MODEL = "The model itself"
+Nodes = list[str] | None
+
+
+@with_debug
+def what_if(
+    *,
+    directory: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.")],
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="NAME",
+            help="What to change: a pick, int8, int16, hybrid, float, an id of trials.csv, or the number of a trial.",
+        ),
+    ] = "recommended",
+    deny: Annotated[
+        Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Leave it out of integers: hybrid or float.")
+    ] = None,
+    in_float: Annotated[Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Leave it in float.")] = None,
+    int16: Annotated[
+        Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Give it 16-bit activations.")
+    ] = None,
+    int8: Annotated[
+        Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Put it into 8-bit integers again.")
+    ] = None,
+    repairs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A repair instead of the model's own, may be repeated; or none."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the penalty is of; that of the run by default.")
+    ] = None,
+    build: Annotated[
+        Path | None, typer.Option(metavar="FILE", rich_help_panel=_MODEL, help="Build it and write it.")
+    ] = None,
+    score: Annotated[
+        bool, typer.Option("--score", rich_help_panel=_MODEL, help="Build it and score it on the search samples.")
+    ] = False,
+    evaluation: Annotated[
+        str | None, option_of("evaluation", rich_help_panel=_MODEL, help="Score it on these samples instead.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask what a model that the search did not try would cost, and what it would probably lose.
+
+    Size, penalty, segments and kinds are exact; the drop is what the trials let expect.
+    """
+    from autoselect.api.run import load_run
+    from autoselect.cli.results import print_json
+
+    changes: dict[str, Any] = {"deny": deny or (), "in_float": in_float or (), "int16": int16 or (), "int8": int8 or ()}
+    if repairs is not None:
+        changes["repairs"] = [name for name in repairs if name != "none"]
+    with results_only_on_stdout():
+        run = load_run(directory)
+        found = run.what_if(start, **changes, target=target)
+        before = run.what_if(start, target=target)
+        scored = found.score(evaluation) if score or evaluation is not None else None
+        if build is not None:
+            found.build(build)
+    if as_json:
+        print_json({**found.as_dict(), "score": scored, "path": None if build is None else str(build)})
+        return
+    _print([before, found] if found.recipe != before.recipe else [found], start)
+    if scored is not None:
+        _print_score(scored)
+    if build is not None:
+        print_lines(["", f"Written to {build}."])
+
+
+def _print(answers: list[Any], start: str) -> None:
+    """The answer beside what it was made of."""
+    from autoselect.report.tables.model_tables import aligned
+    from autoselect.report.tables.what_if_rows import answer_rows, answer_sentences
+
+    found = answers[-1]
+    out().print(f"{found.name}, on {found.target}", style="bold", markup=False, soft_wrap=True)
+    headings = [start, "changed"][-len(answers) :] if len(answers) > 1 else [start]
+    print_lines(aligned(answer_rows(answers, headings)))
+    for sentence in answer_sentences(found):
+        out().print(f"\n{sentence}", markup=False)
+
+
+def _print_score(scored: Any) -> None:
+    from autoselect.domain.words import between, lost, said
+
+    where = f"on {scored.samples:,} samples" if scored.samples else "by the evaluator"
+    interval = ""
+    if scored.drop_low is not None and scored.drop_low == scored.drop_low:
+        interval = f" (95 % interval: {between(scored.drop_low, scored.drop_high, scored.metric)})"
+    out().print(
+        f"\nScored {where}: {said(scored.score, scored.metric)}; it {lost(scored.drop, scored.metric)}{interval}.",
+        markup=False,
+    )

@@ -1,0 +1,93 @@
+"""What a run keeps of its case once its samples are gone: candidates can still be forecast and built from it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepared import PREPARED_FORMAT
+from autoselect.errors import RunFolderError, UsageError
+from autoselect.runs.files import storage_errors, write_json
+from autoselect.runs.folder import RunFolder, read_json
+from autoselect.study.proposing.problem import Problem, Unit
+
+_FORMAT = 1
+"""Raised whenever what is written here changes."""
+
+
+def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
+    """Copy the models that candidates are put together from, and write what probes told of the units.
+
+    Args:
+        folder: Of the run; what was kept before is replaced.
+        files: Of the case.
+        problem: What the sampler knew; None if the search ended before it was asked.
+
+    Raises:
+        StorageError: If a file cannot be written.
+    """
+    kept = CaseFiles(root=folder.kept)
+    with storage_errors(folder.kept):
+        shutil.rmtree(folder.kept, ignore_errors=True)
+        for name in ("prepared", "evidence"):
+            source: Path = getattr(files, name)
+            if source.exists():
+                shutil.copytree(source, getattr(kept, name))
+        for source, target in ((files.float_model, kept.float_model), (files.seen, kept.seen)):
+            if source.exists():
+                shutil.copy2(source, target)
+    units = None if problem is None else [_row(unit) for unit in problem.units]
+    pinned = [] if problem is None else sorted(problem.pinned)
+    known = {"format": _FORMAT, "prepared": PREPARED_FORMAT, "units": units, "pinned": pinned}
+    write_json(folder.kept / "units.json", known)
+
+
+def _row(unit: Unit) -> dict[str, Any]:
+    return {**asdict(unit), "nodes": sorted(unit.nodes)}
+
+
+def open_kept(folder: RunFolder, root: Path) -> CaseFiles:
+    """A case with what a run keeps, in a folder where more may be written.
+
+    Raises:
+        UsageError: If the run keeps nothing, or what another version wrote.
+    """
+    _read(folder)
+    with storage_errors(root):
+        shutil.copytree(folder.kept, root, dirs_exist_ok=True)
+    return CaseFiles(root=root)
+
+
+def kept_units(folder: RunFolder) -> tuple[tuple[Unit, ...] | None, frozenset[str]]:
+    """The units with what probes told of them, None if none were tried; and the nodes that every candidate leaves out.
+
+    Raises:
+        RunFolderError: If the file is damaged.
+        UsageError: As :func:`open_kept`.
+    """
+    found = _read(folder)
+    try:
+        pinned, rows = frozenset(map(str, found["pinned"])), found["units"]
+        units = None if rows is None else tuple(Unit(**{**row, "nodes": frozenset(row["nodes"])}) for row in rows)
+    except (KeyError, TypeError) as exc:
+        raise RunFolderError(f"{folder.kept / 'units.json'} is damaged: {exc!r}.") from exc
+    return units, pinned
+
+
+def _read(folder: RunFolder) -> dict[str, Any]:
+    path = folder.kept / "units.json"
+    if not path.exists():
+        raise UsageError(
+            f"{folder.root} keeps no calibrated model to forecast and build candidates from: an earlier version made "
+            f"it, it was stopped before its end, or its folder 'kept' was removed. {folder.resuming} writes it anew."
+        )
+    found = read_json(path, missing="")
+    if (found.get("format"), found.get("prepared")) != (_FORMAT, PREPARED_FORMAT):
+        raise UsageError(
+            f"{folder.kept} was written by another version of autoselect, whose models this one does not read. "
+            f"Use the version that made the run, or start a new run."
+        )
+    return found

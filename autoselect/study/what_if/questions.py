@@ -1,0 +1,331 @@
+"""Answers what-if questions about one run; everything that they have in common is made once."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from autoselect.data.kinds import Samples
+from autoselect.domain.graph import Graph, peak_activation_bytes
+from autoselect.domain.quantities import BY_COLUMN
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.rule import Rule, Standing
+from autoselect.errors import RecipeError, UsageError
+from autoselect.quantize.building.blueprint import Plan
+from autoselect.quantize.building.left_out import left_out
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import TrialRecord
+from autoselect.scoring.fragmentation import Fragmentation
+from autoselect.study.proposing.expectation import Likely
+from autoselect.study.setup.problem import Judged, judged
+from autoselect.study.what_if.answer import WhatIf, answered_by
+from autoselect.study.what_if.changes import Changes
+from autoselect.study.what_if.tried import WHOLES, Member, Tried, front_gap, whole_recipe
+from autoselect.study.what_if.workshop import Place, Scored, Workshop
+
+NO_CHANGES = Changes()
+Named = str | int | Recipe | WhatIf
+"""A recipe, an answer that has one, or a name: a pick, a whole model, an id, the number of a trial."""
+
+
+_EXPECTED = ("drop", "drop_low", "drop_high", "chance_within", "on_front", "gap", "chance_on_front", "preferred")
+"""What an answer does not say where nobody knows what a candidate loses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Forecast:
+    """A planned candidate on a target.
+
+    Attributes:
+        plan: Its parts.
+        known: What the target makes of it.
+    """
+
+    plan: Plan
+    known: Judged
+
+    @property
+    def cut(self) -> Fragmentation:
+        """Segments, crossings and penalty."""
+        return self.known.fragmentation
+
+    def cost(self, column: str) -> float:
+        """A cost that the graph gives."""
+        if column == "size_bytes":
+            return float(self.plan.size_bytes)
+        return _arena(self.plan.graph) if column == "arena_bytes" else float(getattr(self.cut, column))
+
+
+def _arena(graph: Graph) -> float:
+    return float(peak_activation_bytes(graph))
+
+
+class Questions:
+    """Answers them; see :meth:`ask`."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Open a run; nothing is planned yet.
+
+        Raises:
+            RunFolderError: If the folder holds no run.
+            UsageError: If candidates of the run can no longer be planned: it keeps no calibrated model, or another
+                version made it.
+        """
+        self._workshop = Workshop(folder)
+        self._tried = Tried(folder, self._workshop)
+        self._fronts: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def ask(self, what: Named = "recommended", changes: Changes = NO_CHANGES, target: str | None = None) -> WhatIf:
+        """What a candidate costs, and probably loses.
+
+        Args:
+            what: A recipe or a name.
+            changes: To it.
+            target: That of the run by default.
+
+        Raises:
+            UsageError: If a name, a node or a target is not known, or a node has no form in the state that is asked
+                for.
+            RecipeError: If the recipe names what the model does not have.
+        """
+        prepared = self._workshop.prepared
+        place = self._workshop.place(target)
+        try:
+            base = self._recipe(what)
+            resolved = left_out(base, prepared.layers.nodes, prepared.graph).recipe
+        except RecipeError as exc:
+            raise exc if isinstance(what, Recipe) else UsageError(str(exc)) from exc
+        recipe = changes.applied(resolved, prepared.layers, prepared.graph)
+        found = self._forecast(recipe, place)
+        self._refuse_formless(recipe, changes, found.plan, place)
+        name = what if isinstance(what, str | int) else what.name if isinstance(what, WhatIf) else "recipe"
+        told = "; ".join(filter(None, (str(name), changes.told)))
+        return answered_by(self._answer(told, recipe, place, found), self)
+
+    def _recipe(self, what: Named) -> Recipe:
+        if isinstance(what, Recipe):
+            return what
+        if isinstance(what, WhatIf):
+            return what.recipe
+        if what in WHOLES:
+            nodes = [node.name for node in self._workshop.prepared.layers.nodes]
+            template = self._workshop.settings.template
+            wide: list[str] = []
+            if what == "int16":
+                blueprint = self._workshop.blueprint(
+                    replace(template, int16_nodes=frozenset(nodes)), self._workshop.place()
+                )
+                wide = [nodes[i] for i in blueprint.int16_nodes]
+            return whole_recipe(str(what), nodes, wide, template)
+        return self._tried.recipe_of(what)
+
+    def _forecast(self, recipe: Recipe, place: Place) -> _Forecast:
+        plan = self._workshop.plan(recipe, place)
+        return _Forecast(plan=plan, known=judged(plan.graph, place.target, self._workshop.settings.least_runtime))
+
+    def _refuse_formless(self, recipe: Recipe, changes: Changes, plan: Plan, place: Place) -> None:
+        """Refuse a state that a node is asked to have and has not.
+
+        Raises:
+            UsageError: With the node and the reason.
+        """
+        if not changes.int16:
+            return
+        nodes, kinds = self._workshop.prepared.layers.nodes, plan.kinds
+        blueprint = self._workshop.blueprint(recipe, place)
+        asked = changes.applied(Recipe(), self._workshop.prepared.layers, self._workshop.prepared.graph).int16_nodes
+        lacking = [i for i, node in enumerate(nodes) if node.name in asked and kinds[i] not in ("int16", "folded")]
+        if lacking:
+            first = lacking[0]
+            why = blueprint.no_int16.get(first, "it has no such kernel")
+            more = f" ({len(lacking) - 1} more of the nodes likewise)" if len(lacking) > 1 else ""
+            raise UsageError(
+                f"int16: the {nodes[first].op_type} {nodes[first].name!r} cannot have 16-bit activations: "
+                f"{why.rstrip('.')}{more}. Leave it out, or deny it."
+            )
+
+    def _answer(self, name: str, recipe: Recipe, place: Place, found: _Forecast) -> WhatIf:
+        nodes, plan, cut, tried = self._workshop.prepared.layers.nodes, found.plan, found.cut, self._tried
+        trial = tried.scored_as(recipe, plan)
+        is_own = place.spec == self._workshop.settings.target
+        likely, unknown = self._likely(recipe, plan, trial)
+        figures = {
+            "penalty": cut.penalty,
+            "segments": cut.segments,
+            "crossing_bytes": cut.crossing_bytes,
+            **self._compiled(trial if is_own else None),
+        }
+        return WhatIf(
+            name=name,
+            recipe=recipe,
+            size_bytes=plan.size_bytes,
+            kinds=dict(Counter(plan.kinds)),
+            nodes={node.name: kind for node, kind in zip(nodes, plan.kinds, strict=True)},
+            fallbacks=self._fallbacks(recipe, plan, place),
+            float_ops=cut.float_ops,
+            left_ops=cut.left_ops,
+            crossing_tensors=cut.crossing_tensors,
+            float_macs_share=cut.float_macs_share,
+            arena_bytes=int(_arena(plan.graph)),
+            target=place.target.name,
+            refusal=found.known.refusal or "",
+            metric=tried.metric,
+            unknown=unknown,
+            allowed_drop=tried.rule.allowed_drop,
+            trial=None if trial is None else trial.number,
+            scored_drop=trial.scores.drop if trial is not None and trial.scores else None,
+            **{"compiled": False, **figures},
+            **self._chances(recipe, place, found, likely, trial),
+        )
+
+    def _likely(self, recipe: Recipe, plan: Plan, trial: TrialRecord | None) -> tuple[Likely | None, str]:
+        """What it is expected to lose; None with the reason if nobody knows."""
+        if trial is not None and trial.scores is not None:
+            return self._tried.after_scoring(trial.scores), ""
+        if recipe.io_type == "float32" and {*plan.kinds} <= {"float", "folded"}:
+            return Likely(drop=0.0, low=0.0, high=0.0, log_divergence=-math.inf), ""  # It is the float model.
+        why = self._tried.why_unknown(recipe, plan.kinds)
+        return (None, why) if why else (self._tried.likely(recipe), "")
+
+    def _compiled(self, trial: TrialRecord | None) -> dict[str, Any]:
+        """The figures that a compiler gave in the run."""
+        if trial is None or trial.scores is None or not trial.scores.compiled:
+            return {}
+        own = trial.scores
+        return {
+            "compiled": True,
+            "penalty": own.penalty,
+            "segments": own.segments,
+            "crossing_bytes": own.crossing_bytes,
+        }
+
+    def _fallbacks(self, recipe: Recipe, plan: Plan, place: Place) -> dict[str, str]:
+        nodes = self._workshop.prepared.layers.nodes
+        left = left_out(recipe, nodes)
+        reasons = self._workshop.blueprint(recipe, place).no_int16 if recipe.int16_nodes else {}
+        found = {}
+        for i, (node, kind) in enumerate(zip(nodes, plan.kinds, strict=True)):
+            if node.name in recipe.int16_nodes and kind not in ("int16", "folded"):
+                found[node.name] = reasons.get(i, "no 16-bit form")
+            if kind == "float" and node.name in left.names - left.in_float:
+                found[node.name] = "no hybrid kernel"
+        return found
+
+    def _chances(
+        self, recipe: Recipe, place: Place, found: _Forecast, likely: Likely | None, trial: TrialRecord | None
+    ) -> dict[str, Any]:
+        """What it is expected to lose, and how it compares with the front."""
+        if likely is None:
+            names = (
+                "drop",
+                "drop_low",
+                "drop_high",
+                "chance_within",
+                "on_front",
+                "gap",
+                "chance_on_front",
+                "preferred",
+            )
+            return {**dict.fromkeys(names), "dominated_by": ()}
+        members, (costs, drops) = self._tried.members, self._front(place)
+        is_member = trial is not None and any(trial.id == member.record.id for member in members)
+        if is_member and place.spec == self._workshop.settings.target:
+            costs, drops = costs[:0], drops[:0]  # The front is no matter of expected drops alone.
+        cheaper, least = front_gap(self._costs(recipe, found), costs, drops)
+        ahead: list[int] = np.flatnonzero(cheaper & (drops < likely.drop)).tolist()
+        ahead.sort(key=lambda i: float(drops[i]))
+        return {
+            "drop": likely.drop,
+            "drop_low": likely.low,
+            "drop_high": likely.high,
+            "chance_within": self._chance(recipe, likely, self._tried.rule.allowed_drop, trial),
+            "on_front": not ahead,
+            "dominated_by": tuple(members[i].record.id for i in ahead),
+            "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
+            "chance_on_front": 1.0 if math.isinf(least) else self._chance(recipe, likely, least, trial),
+            "preferred": self._is_preferred(place, found, likely),
+        }
+
+    def _chance(self, recipe: Recipe, likely: Likely, limit: float, trial: TrialRecord | None) -> float | None:
+        """How likely it loses no more than a limit."""
+        if likely.low == likely.high:
+            return float(likely.drop <= limit)
+        if trial is None and self._tried.expectation is not None:
+            return self._tried.expectation.chance_within(self._tried.mask(recipe), limit)
+        if math.isnan(likely.high):
+            return None
+        standing = _standing(likely, size_bytes=0, penalty=0.0, left_ops=0)
+        return 1.0 - replace(self._tried.rule, allowed_drop=limit).chance_to_break(standing)
+
+    def _costs(self, recipe: Recipe, found: _Forecast) -> np.ndarray:
+        """Costs of a candidate in the objectives, then whether it leaves ops off the accelerator, shape (1 + n,)."""
+        measured = self._tried.measured_costs(recipe)
+        columns = self._workshop.settings.cost_columns
+        return np.array(
+            [*(measured.get(c, 0.0) if c in measured else found.cost(c) for c in columns), self._leaves(found)]
+        )
+
+    @staticmethod
+    def _leaves(found: _Forecast) -> float:
+        return float(found.cut.left_ops > 0)
+
+    def _front(self, place: Place) -> tuple[np.ndarray, np.ndarray]:
+        """Costs of the members on a target, as :meth:`_costs`, and what is expected of their drops."""
+        if place.spec not in self._fronts:
+            rows = [self._member_costs(member, place) for member in self._tried.members]
+            drops = np.array([member.standing.drop for member in self._tried.members])
+            width = 1 + len(self._workshop.settings.cost_columns)
+            self._fronts[place.spec] = np.array(rows).reshape(-1, width), drops
+        return self._fronts[place.spec]
+
+    def _member_costs(self, member: Member, place: Place) -> np.ndarray:
+        """Costs of a member: forecast, as those of what is compared with it; measured ones as they were measured."""
+        recipe, scores = member.record.recipe, member.record.scores
+        if recipe is None or scores is None:
+            raise ValueError("a failed trial is no member")
+        found = self._forecast(recipe, place)
+        columns = self._workshop.settings.cost_columns
+        values = (found.cost(c) if BY_COLUMN[c].from_graph else scores.costs.get(c, math.inf) for c in columns)
+        return np.array([*values, self._leaves(found)])
+
+    def _rule(self, place: Place) -> Rule:
+        return replace(self._tried.rule, float_penalty=place.float_penalty)
+
+    def _is_preferred(self, place: Place, found: _Forecast, likely: Likely) -> bool | None:
+        chosen = next((m for m in self._tried.members if m.record.id == self._tried.picks.get("recommended")), None)
+        if chosen is None or chosen.record.recipe is None or math.isnan(likely.high) or found.known.refusal:
+            return None
+        rule, other = self._rule(place), self._forecast(chosen.record.recipe, place)
+        theirs = replace(chosen.standing, penalty=other.cut.penalty, left_ops=other.cut.left_ops)
+        size, penalty, left_ops = found.plan.size_bytes, found.cut.penalty, found.cut.left_ops
+        ours = _standing(likely, size_bytes=size, penalty=penalty, left_ops=left_ops)
+        return rule.cost(ours) < rule.cost(theirs)
+
+    def content_of(self, answer: WhatIf) -> bytes:
+        """The bytes of an answer's candidate."""
+        return self._workshop.build(answer.recipe, self._place_of(answer))[0]
+
+    def score_of(self, answer: WhatIf, samples: Samples | None, live: Mapping[str, Any]) -> Scored:
+        """The score of an answer's candidate."""
+        return self._workshop.score(answer.recipe, self._place_of(answer), samples, live)
+
+    def _place_of(self, answer: WhatIf) -> Place:
+        return next(p for p in self._workshop.places if p.target.name == answer.target)
+
+
+def _standing(likely: Likely, *, size_bytes: float, penalty: float, left_ops: int) -> Standing:
+    return Standing(
+        id="",
+        drop=likely.drop,
+        bound=likely.high,
+        fidelity=-10.0 * likely.log_divergence / math.log(10.0),
+        size_bytes=size_bytes,
+        penalty=penalty,
+        left_ops=left_ops,
+        is_bounded=False,
+    )

@@ -1,0 +1,276 @@
+"""What the trials of a run tell of a candidate: what it would lose, and which members of the front are ahead of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from autoselect.domain.objectives import Objective
+from autoselect.domain.quantities import BY_COLUMN, objectives_of
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import acting
+from autoselect.domain.rule import Rule, Standing
+from autoselect.domain.states import EXACT, SIXTEEN, further_of, left_out_of
+from autoselect.errors import RunFolderError, UsageError
+from autoselect.quantize.building.blueprint import Plan
+from autoselect.quantize.building.left_out import left_out
+from autoselect.runs.folder import RunFolder, read_json
+from autoselect.runs.records import Scores, TrialRecord, distinct, scores_of
+from autoselect.study import references
+from autoselect.study.finishing.certainty import expected_drops, link_of, standings_of
+from autoselect.study.finishing.front_members import front_of
+from autoselect.study.proposing.costs import CostModel
+from autoselect.study.proposing.expectation import Expectation, Likely
+from autoselect.study.proposing.hypervolume_gain import Link
+from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.observations import Reader, Seen
+from autoselect.study.proposing.problem import Problem
+from autoselect.study.recording.kept_case import kept_units
+from autoselect.study.recording.optuna_study import read_records
+from autoselect.study.setup.problem import forecaster, neighbours_of, plain_units
+from autoselect.study.what_if.workshop import Workshop
+from autoselect.study.yardstick import Yardstick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A member of the front, or any scored candidate.
+
+    Attributes:
+        record: Its trial.
+        standing: What is expected of it on other samples.
+    """
+
+    record: TrialRecord
+    standing: Standing
+
+
+class Tried:
+    """The trials of one run, learned from once."""
+
+    def __init__(self, folder: RunFolder, workshop: Workshop) -> None:
+        """Read the run's trials.
+
+        Raises:
+            RunFolderError: If the run was stopped before its float model was scored.
+        """
+        self._workshop = workshop
+        manifest, settings = workshop.manifest, workshop.settings
+        try:
+            float_model = references.Reference(**manifest["float_model"])
+        except (KeyError, TypeError):
+            raise RunFolderError(
+                f"{folder.root} holds a run that was stopped before its float model was scored, so nothing is known "
+                f"yet. Run {folder.resuming}."
+            ) from None
+        metric, direction = manifest["metric"]["name"], manifest["metric"]["direction"]
+        settings = references.with_demanded_score(settings, float_model, metric, direction)
+        self.yardstick: Yardstick = references.yardstick_of(float_model, metric, direction, settings)
+        self.metric: str = metric
+        self.objectives: tuple[Objective, ...] = objectives_of(tuple(settings.objectives), metric, direction)
+        self.records: list[TrialRecord] = read_records(folder.study)
+        self.picks: Mapping[str, str] = _picks(folder)
+        self._units, self._pinned = kept_units(folder)
+
+    def scored_as(self, recipe: Recipe, plan: Plan) -> TrialRecord | None:
+        """The trial that scored a candidate, or another one of the same bytes; None if none did."""
+        found = self._scored.get(recipe.fingerprint)
+        return self._twins.get(_key(recipe, plan)) if found is None else found
+
+    @cached_property
+    def _scored(self) -> dict[str, TrialRecord]:
+        """Trials with scores by their recipe's fingerprint, the first of each."""
+        return {r.recipe.fingerprint: r for r in reversed(self.records) if r.recipe is not None and r.scores}
+
+    @cached_property
+    def _twins(self) -> dict[object, TrialRecord]:
+        """The same by what equal files have in common."""
+        place, found = self._workshop.place(), dict[object, TrialRecord]()
+        for record in self._scored.values():
+            if record.recipe is not None and not record.forecast_error:
+                found.setdefault(_key(record.recipe, self._workshop.plan(record.recipe, place)), record)
+        return found
+
+    @cached_property
+    def link(self) -> Link | None:
+        """How drops follow closeness."""
+        return link_of(scores_of(distinct(self.records)))
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """The front, best metric first."""
+        front, _ = front_of(self.records, self.objectives, self.yardstick, self.link)
+        return tuple(
+            Member(record=record, standing=standing)
+            for record, standing in zip(front, standings_of(front, self.link), strict=True)
+        )
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The search as its sampler saw it."""
+        settings, prepared = self._workshop.settings, self._workshop.prepared
+        place = self._workshop.place()
+        units = plain_units(prepared.graph, prepared.layers) if self._units is None else self._units
+        return Problem(
+            units,
+            neighbours_of(prepared.graph, prepared.layers, units),
+            forecaster(
+                {key.repairs: blueprint for key, blueprint in place.blueprints.items() if self._is_searched(key)},
+                prepared.layers,
+                settings,
+                place.target,
+            ),
+            pinned=self._pinned,
+            states=settings.states,
+            repair_sets=settings.repair_choices,
+            constraints=self.yardstick.constraints,
+            rule=self.yardstick.rule,
+            costs=settings.cost_columns,
+            order=[node.name for node in prepared.layers.nodes],
+        )
+
+    def _is_searched(self, key: Recipe) -> bool:
+        template = self._workshop.settings.template
+        return (key.per_channel, key.io_type) == (template.per_channel, template.io_type)
+
+    @cached_property
+    def _seen(self) -> list[Seen]:
+        reader = Reader(problem=self.problem, template=self._workshop.settings.template)
+        return [seen for _, seen in reader.told(self.records)]
+
+    @cached_property
+    def expectation(self) -> Expectation | None:
+        """What is expected of candidates that were not scored; None if too few were."""
+        return Expectation.of(self.problem, self._seen)
+
+    @cached_property
+    def _costs(self) -> CostModel:
+        return CostModel(self.problem, self._seen)
+
+    def why_unknown(self, recipe: Recipe, kinds: Sequence[str]) -> str:
+        """Why nobody knows what a candidate loses; empty if the trials tell.
+
+        Args:
+            recipe: Resolved.
+            kinds: What becomes of its nodes.
+        """
+        settings = self._workshop.settings
+        template = settings.template
+        if self.expectation is None:
+            return "too few candidates were scored to learn from"
+        if (recipe.per_channel, recipe.io_type) != (template.per_channel, template.io_type):
+            return "the search had other scales of weights, or other types of inputs and outputs"
+        if recipe.repairs not in self.problem.repair_sets:
+            return "the search did not try these repairs together"
+        others = {"int16": SIXTEEN, "hybrid": "hybrid", "float": EXACT}
+        states = {*settings.states, *({EXACT} if "hybrid" in settings.states else ())}
+        if strange := [state for kind, state in others.items() if kind in kinds and state not in states]:
+            return f"the search did not try {' and '.join(strange)} nodes"
+        return ""
+
+    def mask(self, recipe: Recipe) -> Mask:
+        """What a recipe leaves out, as far as units can express it."""
+        nodes = self._workshop.prepared.layers.nodes
+        further = {**further_of(recipe), EXACT: left_out(recipe, nodes).in_float}
+        return self.problem.mask_of(left_out_of(recipe), further, recipe.repairs)
+
+    def splits_units(self, recipe: Recipe) -> bool:
+        """Whether a recipe parts nodes that the search moves together: its drop is then that of the nearest whole."""
+        return bool(self.problem.split_by(left_out_of(recipe), *further_of(recipe).values()))
+
+    def likely(self, recipe: Recipe) -> Likely | None:
+        """What an unscored candidate is expected to lose."""
+        return None if self.expectation is None else self.expectation.likely(self.mask(recipe))
+
+    def after_scoring(self, scores: Scores) -> Likely:
+        """What a scored candidate is expected to lose on other samples like these, with an interval of nine in ten."""
+        found = expected_drops([scores], self.link)
+        drop, beyond = float(found.drops[0]), float(found.beyond[0])
+        beyond = beyond if math.isfinite(beyond) else math.nan
+        db = scores.sqnr_db
+        return Likely(drop=drop, low=drop - beyond, high=drop + beyond, log_divergence=-db * math.log(10.0) / 10.0)
+
+    def measured_costs(self, recipe: Recipe) -> dict[str, float]:
+        """Costs that only a measurement tells, as the trials let expect them, by column."""
+        columns = [c for c in self._workshop.settings.cost_columns if not BY_COLUMN[c].from_graph]
+        if not columns:
+            return {}
+        expected = self._costs.expected([self.mask(recipe)])
+        found = dict(zip(self.problem.costs, expected, strict=True))
+        return {column: float(found[column][0]) for column in columns}
+
+    def recipe_of(self, name: str | int) -> Recipe:
+        """The recipe of a pick, a candidate's id or a trial's number.
+
+        Raises:
+            UsageError: If there is none, with those that there are.
+        """
+        text = self.picks.get(str(name), str(name))
+        found = next((r.recipe for r in self.records if r.recipe is not None and r.id == text), None)
+        if found is None and text.isdecimal():
+            found = next((r.recipe for r in self.records if r.number == int(text) and r.recipe is not None), None)
+        if found is not None:
+            return found
+        raise UsageError(
+            f"The run has no candidate {name!r}. There are its picks ({', '.join(self.picks) or 'none'}), the whole "
+            f"models ({', '.join(WHOLES)}), ids as in trials.csv, and trials from 0 to {len(self.records) - 1}."
+        )
+
+    @property
+    def rule(self) -> Rule:
+        """By which the run recommends."""
+        return self.yardstick.rule
+
+
+WHOLES = ("int8", "int16", "hybrid", "float")
+"""Names of models whose nodes are all of a kind, without repairs."""
+
+
+def whole_recipe(name: str, nodes: Sequence[str], wide: Sequence[str], template: Recipe) -> Recipe:
+    """The recipe of a whole model.
+
+    Args:
+        name: One of ``WHOLES``.
+        nodes: All nodes.
+        wide: Those with a 16-bit form.
+        template: What the search's recipes have in common.
+    """
+    plain = replace(template, fallback="drq", repairs=())
+    if name == "int16":
+        return replace(plain, int16_nodes=frozenset(wide))
+    if name == "int8":
+        return plain
+    everything = frozenset(nodes)
+    return replace(plain, denylisted_nodes=everything, float_nodes=everything if name == "float" else frozenset())
+
+
+def _key(recipe: Recipe, plan: Plan) -> object:
+    """What candidates have in common that are equal once built."""
+    repairs = acting(recipe.repairs, plan.kinds) if recipe.io_type == "float32" else recipe.repairs
+    return plan.kinds, plan.size_bytes, recipe.per_channel, recipe.io_type, repairs
+
+
+def front_gap(costs: np.ndarray, members: np.ndarray, drops: np.ndarray) -> tuple[np.ndarray, float]:
+    """The members that cost no more than a candidate, and the least drop of these.
+
+    Args:
+        costs: Of the candidate, shape (n_costs,).
+        members: Of each member, shape (n_members, n_costs).
+        drops: Of each member, shape (n_members,).
+
+    Returns:
+        Mask of shape (n_members,), and the drop below which no member dominates the candidate; infinite if none costs
+        as little.
+    """
+    cheaper = np.all(members <= costs, axis=1) if len(members) else np.zeros(0, dtype=bool)
+    return cheaper, float(drops[cheaper].min()) if cheaper.any() else math.inf
+
+
+def _picks(folder: RunFolder) -> dict[str, str]:
+    found: Any = read_json(folder.summary, missing=f"{folder.root} has no summary. Run {folder.resuming} first.")
+    return dict(found.get("picks") or {})

@@ -1,0 +1,376 @@
+"""Where candidates of a run that is over are planned, built and scored: files and workers. Knows no trials."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from autoselect.cases import build_jobs, chip_jobs, evidence_jobs, prepare_jobs, score_jobs
+from autoselect.cases.build_jobs import BuildReply
+from autoselect.cases.feedback import fed_inputs, feed_back, with_gaps
+from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.ingredients import LIVE, Ingredients
+from autoselect.cases.open_case import target_as_seen
+from autoselect.cases.prepare import write_scoring
+from autoselect.cases.prepared import Prepared, load_prepared
+from autoselect.cases.scoring_samples import write_labelled, write_parts, write_split
+from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.versions import versions
+from autoselect.data.kinds import Samples
+from autoselect.data.representative import representative_samples
+from autoselect.data.samples import SampleStore
+from autoselect.data.specs import load_object
+from autoselect.domain.objectives import Direction, drop_from
+from autoselect.domain.quantities import DEFAULT_OBJECTIVES
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.repair_sets import corrected_at_once
+from autoselect.domain.result import Result
+from autoselect.domain.states import SIXTEEN
+from autoselect.domain.targets import Target
+from autoselect.errors import BuildError, PreparationError, TrialError, UsageError
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import open_pool
+from autoselect.quantize.building.blueprint import Blueprint, Plan
+from autoselect.quantize.building.left_out import left_out
+from autoselect.runs.cache import cache_directory
+from autoselect.runs.folder import RunFolder
+from autoselect.scoring.evaluate import Evaluator
+from autoselect.scoring.metric_base import Metric
+from autoselect.scoring.metrics import make_metric
+from autoselect.scoring.target_file import read_target
+from autoselect.study.recording.kept_case import open_kept
+from autoselect.tflite import reader
+
+Live = Mapping[str, Any]
+"""Objects in place of those that only the process of the search had, by the name of the setting."""
+
+_SHARED = ("prepared", "evidence", "samples", "float.tflite")
+"""What cases of one run have in common, whatever they are built for and scored on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Scored(Result):
+    """A candidate that was asked about, on samples.
+
+    Attributes:
+        metric: Its name.
+        score: On all samples.
+        low: Lower end of its 95 % interval; NaN if the metric has none.
+        high: Upper end.
+        samples: How many there were; 0 with an evaluator.
+        drop: Loss against the float model on the same samples, in the metric's units.
+        drop_low: Lower end of its 95 % interval; None if nothing can be paired.
+        drop_high: Upper end.
+        sqnr_db: How close the outputs are to the float model's, in dB; NaN if that is unknown.
+    """
+
+    metric: str
+    score: float
+    low: float
+    high: float
+    samples: int
+    drop: float
+    drop_low: float | None
+    drop_high: float | None
+    sqnr_db: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A target that candidates are planned for, and the case that they are built in.
+
+    Attributes:
+        spec: What the target is called, or the path of its file.
+        target: With what was seen of its chips.
+        files: Of the case.
+        float_penalty: Penalty of the float model there.
+        blueprints: What candidates are put together from, by what they have in common.
+    """
+
+    spec: str
+    target: Target
+    files: CaseFiles
+    float_penalty: float
+    blueprints: dict[Recipe, Blueprint]
+
+
+class Workshop:
+    """Plans, builds and scores; what native code does runs in a process of its own."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Open what the run keeps, in a folder that lasts as long as this.
+
+        Raises:
+            RunFolderError: If the folder holds no run.
+            UsageError: If the run keeps no calibrated model, or another version made it.
+        """
+        self._folder = folder
+        self.manifest = folder.read_manifest("sources", "settings", "metric", "versions")
+        self._refuse_other_builder()
+        self._root = Path(tempfile.mkdtemp(prefix="autoselect-what-if-"))
+        weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
+        kept = {"repairs": (), "int16": False, **self.manifest["settings"]}
+        kept.pop("refining", None)
+        self.settings: SearchSettings = make_settings(**kept)
+        self.files = open_kept(folder, self._root / "run")
+        self._places: dict[str, Place] = {}
+
+    def _refuse_other_builder(self) -> None:
+        before, now = self.manifest["versions"].get("builder"), versions()["builder"]
+        if before != now:
+            raise UsageError(
+                f"{self._folder.root} was made by builder {before} of autoselect, this is builder {now}, whose models "
+                "are of other sizes. Use the version that made the run, or start a new run."
+            )
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """Names, layer table and graph of the model."""
+        return load_prepared(self.files.prepared)
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[Workers]:
+        with open_pool(1, log=self._root / "worker.log") as pool:
+            yield pool
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The targets that were asked for."""
+        return tuple(self._places.values())
+
+    def place(self, target: str | None = None) -> Place:
+        """The target of the run, or another one; it is looked at once.
+
+        Raises:
+            UsageError: If there is no such target, or its compiler is not installed.
+            PreparationError: If its compiler fails on the whole models.
+        """
+        name = target or self.settings.target
+        if name not in self._places:
+            self._places[name] = self._opened(name)
+        return self._places[name]
+
+    def _opened(self, name: str) -> Place:
+        target, is_own = read_target(name), name == self.settings.target
+        changed = {"target": name, "compiling": False, "objectives": DEFAULT_OBJECTIVES}
+        files = self.files if is_own else self._case_beside(f"target-{len(self._places)}")
+        settings = self.settings.model_copy(update=changed)
+        write_scoring(files, None, None, settings, cache_directory() if settings.cache else None)
+        known = self.manifest.get("float_model") or {}
+        blueprints: dict[Recipe, Blueprint] = {}
+        with self._working() as pool, _told("Looking at the target failed."):
+            if not is_own and (target.parts or target.asks_compiler):
+                pool.call(chip_jobs.look, files.root, settings.template.to_json(), settings.states)
+            if is_own and "penalty" in known:
+                penalty = float(known["penalty"])
+            else:
+                penalty = float(pool.call(build_jobs.describe_float, files.root).fragmentation["penalty"])
+            for repairs in dict.fromkeys(map(corrected_at_once, self.settings.repair_choices)):
+                key = _common(replace(self.settings.template, repairs=repairs))
+                blueprints[key] = _read_blueprint(pool, files, key, int16=SIXTEEN in self.settings.states)
+        seen = target_as_seen(target, files)
+        return Place(spec=name, target=seen, files=files, float_penalty=penalty, blueprints=blueprints)
+
+    def _case_beside(self, name: str) -> CaseFiles:
+        """Another case of the same model; what is measured for one is there for the other."""
+        files = CaseFiles(root=self._root / name)
+        files.root.mkdir()
+        for shared in _SHARED:
+            (files.root / shared).symlink_to(self.files.root / shared)
+        return files
+
+    def blueprint(self, recipe: Recipe, place: Place) -> Blueprint:
+        """What candidates like this one are put together from; it is read once.
+
+        Raises:
+            UsageError: If these repairs or 16-bit nodes cannot be made.
+        """
+        key = _common(recipe)
+        found = place.blueprints.get(key)
+        is_wide = bool(recipe.int16_nodes)
+        if found is None or (is_wide and not (found.int16_nodes or found.no_int16)):
+            self.restore_samples(recipe)
+            with self._working() as pool, _asked_too_much():
+                wide = is_wide or SIXTEEN in self.settings.states
+                found = place.blueprints[key] = _read_blueprint(pool, place.files, key, int16=wide)
+        return found
+
+    def plan(self, recipe: Recipe, place: Place) -> Plan:
+        """The parts of a resolved recipe's candidate: as :class:`autoselect.quantize.building.build.Builder` plans."""
+        nodes = self.prepared.layers.nodes
+        chosen = left_out(recipe, nodes)
+        denied = [i for i, node in enumerate(nodes) if node.index in chosen.nodes]
+        in_float = [i for i in denied if nodes[i].name in chosen.in_float]
+        in_int16 = [i for i, node in enumerate(nodes) if node.name in recipe.int16_nodes]
+        return self.blueprint(recipe, place).plan(denied, in_float=in_float, in_int16=in_int16)
+
+    def build(self, recipe: Recipe, place: Place) -> tuple[bytes, BuildReply]:
+        """Build a candidate.
+
+        Raises:
+            UsageError: If its repairs need calibration samples that are not there.
+            PreparationError: If it cannot be built, or the target refuses it.
+        """
+        self.restore_samples(recipe)
+        with self._working() as pool, _told("The candidate could not be built."):
+            reply = pool.call(build_jobs.build, place.files.root, recipe.to_json())
+        return place.files.candidate(reply.sha256).read_bytes(), reply
+
+    def restore_samples(self, recipe: Recipe, calibration: Samples | None = None) -> None:
+        """Read the calibration samples again, if the recipe has repairs: some are measured for each candidate.
+
+        If the source is not there any more, what the run measured may do.
+        """
+        folder = self.files.samples("calibration")
+        source = calibration if calibration is not None else self.manifest["sources"].get("calibration")
+        if not recipe.repairs or folder.exists() or source in (None, LIVE):
+            return
+        ends = reader.read_interface(self.files.float_model.read_bytes())
+        fed = fed_inputs(self.settings.feedback or {}, ends)
+        try:
+            samples = representative_samples(source, ends.inputs, optional=fed)
+            SampleStore.write(folder, ((with_gaps(sample, ends.inputs), None) for sample in samples), ends.inputs)
+            if fed:
+                with self._working() as pool, _told("Running the float model with its state fed back failed."):
+                    pool.call(feed_back, self.files.root, fed)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def score(self, recipe: Recipe, place: Place, samples: Samples | None, live: Live) -> Scored:
+        """Build a candidate and score it, and the float model, on samples; without any on those of the search.
+
+        Raises:
+            UsageError: If metric, evaluator or samples are objects that only the process of the search had.
+            DataError: If samples do not fit.
+            PreparationError: If a model cannot be built or run.
+        """
+        metric, evaluator = self._judge(live)
+        content, reply = self.build(recipe, place)
+        files = self._scoring_case(place, samples, metric, evaluator, live)
+        with self._working() as pool, _told("The candidate could not be scored."):
+            target = files.candidate(reply.sha256)
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(content)
+            if metric is not None and not files.reference("search").exists():
+                pool.call(prepare_jobs.run_reference, files.root, "search")
+            base = pool.call(score_jobs.score, files.root, FLOAT, "search", False)
+            found = pool.call(score_jobs.score, files.root, reply.sha256, "search", True)
+            paired = pool.call(evidence_jobs.paired, files.root, reply.sha256)
+        return Scored(
+            metric=str(self.manifest["metric"]["name"]),
+            score=found.value,
+            low=found.low,
+            high=found.high,
+            samples=found.samples,
+            drop=drop_from(base.value, found.value, self.direction),
+            drop_low=None if paired is None else paired.low,
+            drop_high=None if paired is None else paired.high,
+            sqnr_db=found.sqnr_db,
+        )
+
+    @property
+    def direction(self) -> Direction:
+        """Of the metric."""
+        found: Direction = self.manifest["metric"]["direction"]
+        return found
+
+    def _judge(self, live: Live) -> tuple[Metric | None, Evaluator | None]:
+        """The metric or the evaluator of the run."""
+        sources, settings = self.manifest["sources"], self.settings
+        if (evaluator := self._source("evaluator", live)) is not None:
+            return None, load_object(evaluator, purpose="evaluator") if isinstance(evaluator, str) else evaluator
+        metric = live.get("metric") or (None if sources.get("metric") else settings.metric)
+        if metric is None:
+            raise _missing("metric")
+        output, ignored = settings.output_name, settings.ignore_label
+        return make_metric(metric, direction=settings.direction, output=output, ignore_label=ignored), None
+
+    def _source(self, name: str, live: Live) -> Any:
+        """What the run was given, or what stands for it now; None if it had none.
+
+        Raises:
+            UsageError: If only the process of the search had it.
+        """
+        given, known = live.get(name), self.manifest["sources"].get(name)
+        if given is None and known == LIVE:
+            raise _missing(name)
+        return known if given is None else given
+
+    def _scoring_case(
+        self,
+        place: Place,
+        samples: Samples | None,
+        metric: Metric | None,
+        evaluator: Evaluator | None,
+        live: Live,
+    ) -> CaseFiles:
+        """A case with the samples; that of the search's samples is made once for a target."""
+        name = f"{place.files.root.name}-scores" if samples is None else f"scores-{len(list(self._root.iterdir()))}"
+        files = CaseFiles(root=self._root / name)
+        if files.scoring.exists():
+            return files
+        files.root.mkdir(exist_ok=True)
+        for shared in _SHARED:
+            if shared != "samples" and not (files.root / shared).exists():
+                (files.root / shared).symlink_to(self.files.root / shared)
+        if metric is not None:
+            self._write_samples(files, samples, metric, live)
+        settings = self.settings.model_copy(update={"target": place.spec, "compiling": False})
+        write_scoring(files, metric, evaluator, settings, cache_directory() if settings.cache else None)
+        return files
+
+    def _write_samples(self, files: CaseFiles, samples: Samples | None, metric: Metric, live: Live) -> None:
+        ends = reader.read_interface(files.float_model.read_bytes())
+        if samples is not None:
+            write_labelled(samples, files.samples("evaluation"), ends.inputs, ends.outputs, metric)
+            write_split(files, "search", "evaluation")
+            return
+        given = Ingredients(
+            model=files.float_model,
+            calibration=None,
+            evaluation=self._source("evaluation", live),
+            heldout=self._source("heldout", live),
+            metric=metric,
+        )
+        write_parts(given, self.settings, files, ends.inputs, ends.outputs, metric)
+
+
+def _common(recipe: Recipe) -> Recipe:
+    """What candidates of one blueprint have in common."""
+    repairs = corrected_at_once(recipe.repairs)
+    return Recipe(per_channel=recipe.per_channel, io_type=recipe.io_type, repairs=repairs)
+
+
+def _read_blueprint(pool: Workers, files: CaseFiles, key: Recipe, *, int16: bool) -> Blueprint:
+    return pool.call(prepare_jobs.blueprint, files.root, key.to_json(), int16)
+
+
+def _missing(name: str) -> UsageError:
+    return UsageError(f"The run was started with a live {name}. Pass it again: score(..., {name}=...).")
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except TrialError as exc:
+        raise PreparationError(f"{what} {exc}") from exc
+
+
+@contextlib.contextmanager
+def _asked_too_much() -> Iterator[None]:
+    """What cannot be made because of what was asked."""
+    try:
+        yield
+    except BuildError as exc:
+        raise UsageError(f"Such candidates cannot be made of this model. {exc}") from exc
+    except TrialError as exc:
+        raise PreparationError(f"Planning the candidates failed. {exc}") from exc

@@ -1,0 +1,224 @@
+"""Questions about a run that is over: exact costs, honest guesses, and words for what cannot be asked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pump
+import pytest
+
+import autoselect
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import RecipeError, RunFolderError, UsageError
+
+TRIALS = 16
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[autoselect.Run]:
+    """A run with 16-bit units and repairs, and workers that all its questions share."""
+    folder = tmp_path_factory.mktemp("asked") / "run"
+    with autoselect.keep_workers(1):
+        yield pump.search(folder, trials=TRIALS, seed=3, int16=True, repairs=["bias", "ranges-mse"])
+
+
+def nodes_of(run: autoselect.Run) -> list[str]:
+    return list(run.what_if("int8").nodes)
+
+
+def random_changes(nodes: list[str], seed: int, count: int) -> Iterator[dict[str, list[str]]]:
+    """Each of some nodes gets one of the states at random."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        chosen = rng.permutation(nodes)[: rng.integers(1, len(nodes))]
+        states = rng.choice(["deny", "in_float", "int16", "int8"], len(chosen))
+        yield {state: [str(n) for n, s in zip(chosen, states, strict=True) if s == state] for state in set(states)}
+
+
+def test_forecasts_are_what_is_built(run: autoselect.Run) -> None:
+    for place, changes in enumerate(random_changes(nodes_of(run), 0, 12)):
+        repairs = ([], None)[place % 2]
+        found = run.what_if(("recommended", "int8", "int16")[place % 3], **changes, repairs=repairs)
+        content = found.build()
+        told = autoselect.inspect(content, target=found.target)
+        assert found.size_bytes == len(content)
+        assert found.penalty == pytest.approx(told.fragmentation["penalty"], abs=1e-9)
+        assert [found.segments, found.float_ops, found.crossing_bytes] == [
+            told.fragmentation[key] for key in ("segments", "float_ops", "crossing_bytes")
+        ]
+        assert sum(found.kinds.values()) == len(found.nodes)
+
+
+def test_an_answer_takes_milliseconds(run: autoselect.Run) -> None:
+    seconds = []
+    for changes in random_changes(nodes_of(run), 1, 20):
+        begun = time.perf_counter()
+        run.what_if("recommended", **changes)
+        seconds.append(time.perf_counter() - begun)
+    assert statistics.median(seconds) < 0.05
+
+
+def test_asking_changes_nothing_in_the_run(run: autoselect.Run) -> None:
+    before = pump.tree(run.directory)
+    found = run.what_if("recommended", deny=["SOFTMAX"])
+    found.build()
+    found.score()
+    assert pump.tree(run.directory) == before
+
+
+def test_changes_say_what_becomes_of_nodes(run: autoselect.Run) -> None:
+    first, second, third, *_ = nodes_of(run)
+    found = run.what_if("int8", deny=[first], in_float=second, int16=[third])
+    assert found.nodes[second] == "float"
+    assert found.nodes[third] == "int16"
+    assert found.recipe.denylisted_nodes == {first, second}
+    assert "denied" in found.name
+    back = run.what_if(found, int8=[first, second, third])
+    assert back.recipe == run.what_if("int8").recipe
+    assert back.size_bytes == run.what_if("int8").size_bytes
+
+
+def test_fallbacks_say_which_nodes_have_no_hybrid_kernel(run: autoselect.Run) -> None:
+    found = run.what_if("hybrid")
+    assert {found.nodes[name] for name in found.fallbacks} == {"float"}
+    assert set(found.fallbacks.values()) == {"no hybrid kernel"}
+
+
+def test_what_the_run_scored_has_its_score(run: autoselect.Run) -> None:
+    row = run.trials[run.trials["id"] == run.picks["recommended"]].iloc[0]
+    found = run.what_if()
+    assert found.trial == row["number"]
+    assert found.scored_drop == pytest.approx(row["drop"])
+    assert [found.size_bytes, found.penalty] == pytest.approx([row["size_bytes"], row["penalty"]])
+    assert found.on_front
+    assert found.dominated_by == ()
+    assert run.what_if(int(row["number"])).recipe == run.what_if(str(row["id"])).recipe == found.recipe
+
+
+def test_a_candidate_of_the_same_bytes_has_that_score_too(run: autoselect.Run) -> None:
+    named = run.what_if("int8", repairs=["ranges-mse"], int16=nodes_of(run))
+    plain = run.what_if("int8", repairs=[], int16=nodes_of(run))
+    assert named.size_bytes == plain.size_bytes
+    assert named.trial == plain.trial
+
+
+def test_what_is_unknown_has_a_guess_with_an_interval(run: autoselect.Run) -> None:
+    for changes in random_changes(nodes_of(run), 2, 10):
+        found = run.what_if("recommended", **changes, repairs=run.what_if().recipe.repairs)
+        assert not found.unknown
+        assert found.drop_low <= found.drop <= found.drop_high
+        assert 0.0 <= found.chance_within <= 1.0
+        assert found.on_front == (found.dominated_by == ())
+        assert found.gap == 0.0 or not found.on_front
+
+
+def test_the_float_model_loses_nothing(run: autoselect.Run) -> None:
+    found = run.what_if("float")
+    assert [found.drop, found.drop_low, found.drop_high, found.chance_within] == [0.0, 0.0, 0.0, 1.0]
+    assert found.kinds == {"float": len(found.nodes)}
+
+
+def test_a_score_is_that_of_the_built_file(run: autoselect.Run) -> None:
+    found = run.what_if("int8", int16=nodes_of(run)[:3])
+    own = autoselect.evaluate(found.build(), evaluation=pump.HELDOUT, metric="accuracy", reference=pump.MODEL_PATH)
+    scored = found.score(pump.HELDOUT)
+    assert [scored.score, scored.drop, scored.samples] == pytest.approx([own.score, own.drop, own.samples])
+    assert scored.drop_low <= scored.drop <= scored.drop_high
+
+
+def test_a_score_on_the_search_samples_is_that_of_the_trial(run: autoselect.Run) -> None:
+    found = run.what_if("int8")
+    assert found.trial is not None
+    assert found.score().drop == pytest.approx(found.scored_drop)
+
+
+def test_several_make_a_table(run: autoselect.Run) -> None:
+    found = run.what_if(["recommended", "int8", Recipe(), 0])
+    assert isinstance(found, pd.DataFrame)
+    assert len(found) == 4
+    assert {"size_bytes", "penalty", "segments", "drop", "drop_low", "drop_high", "gap", "int16_nodes"} <= set(found)
+    named = run.what_if({"a": "recommended", "b": "float"}, target="ethos-u55-128")
+    assert named["name"].tolist() == ["a", "b"]
+    assert set(named["target"]) == {"ethos-u55-128"}
+
+
+def test_another_target_has_its_own_penalty_and_refusal(run: autoselect.Run) -> None:
+    assert run.what_if("float", target="tflm").refusal == ""
+    found = run.what_if("hybrid", target="tflm")
+    assert "hybrid" in found.refusal
+    for target in ("ethos-u55-128", "litert-cpu"):
+        found = run.what_if("int8", in_float=["SOFTMAX"], target=target)
+        told = autoselect.inspect(found.build(), target=target)
+        assert found.penalty == pytest.approx(told.fragmentation["penalty"])
+        assert found.segments == told.fragmentation["segments"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"deny": ["softmix"]}, "deny: No node is called 'softmix'.*Did you mean 'SOFTMAX'"),
+        ({"deny": ["pump_monitor_1/soft/Softmax"]}, r"deny: No node is called .*Did you mean 'pump_monitor_1/"),
+        ({"recipe": "recomended"}, r"no candidate 'recomended'.*recommended"),
+        ({"recipe": 999}, rf"trials from 0 to {TRIALS - 1}"),
+        ({"deny": ["SOFTMAX"], "int16": ["SOFTMAX"]}, "covered by deny and int16"),
+        ({"repairs": ["bia"]}, "repairs: expected one of"),
+        ({"target": "ethos"}, "no target 'ethos'"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(run: autoselect.Run, asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        run.what_if(**asked)
+
+
+def test_a_wrong_recipe_is_told_as_such(run: autoselect.Run) -> None:
+    with pytest.raises(RecipeError, match="No node is called 'nothing'"):
+        run.what_if(Recipe(denylisted_nodes={"nothing"}))
+
+
+def copied(run: autoselect.Run, folder: Path) -> Path:
+    return Path(shutil.copytree(run.directory, folder / "run"))
+
+
+def test_a_run_that_keeps_no_model_is_told(run: autoselect.Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    shutil.rmtree(folder / "kept")
+    with pytest.raises(UsageError, match=r"keeps no calibrated model.*autoselect resume"):
+        autoselect.load_run(folder).what_if()
+
+
+@pytest.mark.parametrize("change", ["builder", "prepared"])
+def test_a_run_of_another_version_is_told(run: autoselect.Run, tmp_path: Path, change: str) -> None:
+    folder = copied(run, tmp_path)
+    path = folder / ("manifest.json" if change == "builder" else "kept/units.json")
+    known = json.loads(path.read_text(encoding="utf-8"))
+    if change == "builder":
+        known["versions"]["builder"] = "3"
+    else:
+        known["prepared"] = 1
+    path.write_text(json.dumps(known), encoding="utf-8")
+    with pytest.raises(UsageError, match="version"):
+        autoselect.load_run(folder).what_if()
+
+
+def test_a_damaged_run_is_told(run: autoselect.Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    (folder / "kept" / "units.json").write_text('{"format": 1}', encoding="utf-8")
+    with pytest.raises((UsageError, RunFolderError)):
+        autoselect.load_run(folder).what_if()
+
+
+def test_a_run_of_live_objects_builds_and_asks_for_what_it_lacks(tmp_path: Path) -> None:
+    live = autoselect.search(**pump.LIVE, trials=3, repairs=["ranges-mse"], int16=False, output=tmp_path / "run")
+    found = live.what_if("int8", repairs=["ranges-mse"])
+    assert len(found.build()) == found.size_bytes
+    with pytest.raises(UsageError, match=r"live evaluation.*score\(..., evaluation=...\)"):
+        found.score()
+    assert found.score(evaluation=pump.SEARCH, heldout=pump.HELDOUT).samples == len(pump.SEARCH[1])

@@ -1,0 +1,154 @@
+"""``autoselect what-if`` prints what ``run.what_if`` answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import autoselect
+from autoselect import embedded
+from autoselect.api import searching
+from autoselect.cli.main import app
+from autoselect.report.tables.what_if_rows import answer_rows, answer_sentences
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("asked") / "run"
+    with pytest.MonkeyPatch.context() as patch, autoselect.keep_workers(1):
+        patch.setattr(searching, "drawn", lambda folder: searching.load_run(folder.root))
+        autoselect.search(
+            embedded.model_path(),
+            calibration="autoselect.embedded:calibration",
+            evaluation="autoselect.embedded:search_samples",
+            heldout="autoselect.embedded:search_samples",
+            allow_overlap=True,
+            trials=6,
+            repairs=False,
+            int16=False,
+            early_exit=False,
+            output=path,
+            workers=1,
+        )
+        yield path
+
+
+def asked(*args: str) -> Any:
+    return CliRunner(env={"COLUMNS": "100"}).invoke(app, ["what-if", *args])
+
+
+def test_the_table_has_what_it_was_and_what_it_becomes(folder: Path) -> None:
+    done = asked(str(folder), "--from", "int8", "--deny", "SOFTMAX")
+    assert done.exit_code == 0, done.output
+    title, heading, size, *_ = done.stdout.splitlines()
+    assert title == "int8; SOFTMAX denied, on integer-only"
+    assert heading.split() == ["int8", "changed"]
+    assert size.split() == ["size", "42.2", "kB", "42.3", "kB"]
+    assert "no hybrid kernel" in done.stdout
+
+
+def test_without_a_change_there_is_one_column(folder: Path) -> None:
+    done = asked(str(folder))
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[1].split() == ["recommended"]
+
+
+def test_the_model_is_written_and_scored(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "asked.tflite"
+    done = asked(str(folder), "--from", "int8", "--in-float", "SOFTMAX", "--build", str(file), "--score", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["path"] == str(file)
+    assert file.stat().st_size == found["size_bytes"]
+    assert found["score"]["samples"] == 1000
+    assert found["recipe"]["float_nodes"]
+    again = autoselect.build(
+        autoselect.Recipe.from_json(json.dumps(found["recipe"])),
+        model=embedded.model_path(),
+        calibration="autoselect.embedded:calibration",
+        output=tmp_path / "again.tflite",
+    )
+    assert Path(again.path).read_bytes() == file.read_bytes()
+
+
+def test_a_score_is_told_in_words(folder: Path) -> None:
+    done = asked(str(folder), "--from", "int8", "--evaluation", "autoselect.embedded:heldout_samples")
+    assert "Scored on 2,000 samples: 75.0 % accuracy; it loses 17.8 points (95 % interval: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["--deny", "softmix"], 2, "Did you mean 'SOFTMAX'"),
+        (["--from", "nobody"], 2, "no candidate 'nobody'"),
+        (["--target", "nothing"], 2, "no target 'nothing'"),
+        (["--repairs", "polish"], 2, "repairs: expected one of"),
+    ],
+)
+def test_what_cannot_be_asked_has_its_exit_code(folder: Path, args: list[str], code: int, words: str) -> None:
+    done = asked(str(folder), *args)
+    assert done.exit_code == code
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
+    done = asked(str(tmp_path))
+    assert done.exit_code == 7
+    assert "holds no run" in done.stderr
+
+
+ANSWER: dict[str, Any] = {
+    "metric": "accuracy",
+    "size_bytes": 45_800,
+    "penalty": 9.3976,
+    "compiled": False,
+    "segments": 1,
+    "kinds": {"int16": 11, "integer": 10, "float": 1},
+    "float_ops": 1,
+    "crossing_bytes": 8,
+    "arena_bytes": 6900,
+    "drop": 0.002,
+    "drop_low": -0.002,
+    "drop_high": 0.011,
+    "allowed_drop": 0.009,
+    "chance_within": 0.94,
+    "chance_on_front": 0.39,
+    "trial": None,
+    "scored_drop": None,
+    "refusal": "",
+    "unknown": "",
+    "fallbacks": {"a": "no hybrid kernel", "b": "no hybrid kernel"},
+    "dominated_by": ("bb95b11378",),
+    "gap": 0.002,
+    "preferred": False,
+}
+NOBODY_KNOWS = dict.fromkeys(("drop", "drop_low", "drop_high", "chance_within", "chance_on_front", "gap", "preferred"))
+
+
+def test_rows_are_told_with_their_units() -> None:
+    assert [row[1] for row in answer_rows([ANSWER], ["changed"])] == [
+        *("changed", "45.8 kB", "9.3976", "1", "10 integer, 11 int16, 1 float", "1", "8 B", "6.9 kB"),
+        *("loses 0.2 points", "0.2 points gained to 1.1 points lost", "94 %", "39 %", "–"),
+    ]
+
+
+def test_what_nobody_knows_is_a_dash_and_a_sentence() -> None:
+    unknown = {**ANSWER, **NOBODY_KNOWS, "unknown": "the search did not try int16 nodes", "dominated_by": ()}
+    rows = dict(answer_rows([unknown], ["changed"]))
+    assert {rows["expected"], rows["nine in ten"], rows["on the front"]} == {"–"}
+    assert "Nobody knows what it loses: the search did not try int16 nodes. --score tells." in answer_sentences(unknown)
+
+
+def test_sentences_say_who_is_ahead() -> None:
+    assert answer_sentences({**ANSWER, "refusal": "tflm refuses it", "preferred": True}) == [
+        "tflm refuses it.",
+        "2 nodes could not be as asked: no hybrid kernel.",
+        "bb95b11378 of the front costs no more and loses less by what is expected: 0.2 points at best.",
+        "The rule of the recommendation prefers it to the recommended model, if it scores as expected.",
+    ]
