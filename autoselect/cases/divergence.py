@@ -236,8 +236,7 @@ def on_kernels(root: Path, sha256: str, is_chosen: bool) -> OnKernels | None:
     if macs < wide_kernels.WORTH_IT:
         return None
     store = case.samples("calibration")
-    most = min(_MACS_ON_KERNELS // macs, _CLOSENESS_SAMPLES) if is_chosen else 0
-    rows = spread_rows(len(store), max(most, _FEWEST_ON_KERNELS))
+    rows = spread_rows(len(store), _samples_on_kernels(macs) if is_chosen else _FEWEST_ON_KERNELS)
     found = outputs_of(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
     stood_in = outputs_of(case.runner(sha256), samples_of(case, "calibration", rows))
     expected = float_outputs(root, "calibration", tuple(rows))
@@ -247,6 +246,15 @@ def on_kernels(root: Path, sha256: str, is_chosen: bool) -> OnKernels | None:
         to_float_db=_decibels(found, expected),
         stood_in_to_float_db=_decibels(stood_in, expected),
     )
+
+
+def runs_on_kernels(members: int, macs: int) -> int:
+    """Inferences on slow kernels that so many members take, one of which is chosen, see :func:`on_kernels`."""
+    return (members - 1) * _FEWEST_ON_KERNELS + _samples_on_kernels(macs)
+
+
+def _samples_on_kernels(macs: int) -> int:
+    return max(min(_MACS_ON_KERNELS // macs, _CLOSENESS_SAMPLES), _FEWEST_ON_KERNELS)
 
 
 def _decibels(outputs: Sequence[Outputs], expected: Sequence[Outputs]) -> float:

@@ -49,9 +49,9 @@ def check(
 
 
 _PHASES = {
-    "prepare": "preparing",
+    "prepare": "calibrating",
     "repairs": "repairs",
-    "probes": "units one by one",
+    "probes": "probes of units",
     "trials": "trials",
     "heldout": "held-out samples",
 }
@@ -72,7 +72,7 @@ def _fields(found: Outlook, free_bytes: int) -> dict[str, str]:
         "disk": f"about {format_size(found.disk_bytes)} while it runs, {free_bytes / 1e9:,.0f} GB free",
     }
     if not found.refused:
-        told["the search"] += f": at most about {clock(found.search_seconds)}, less by what racing saves"
+        told["the search"] += f": about {clock(found.search_seconds)}"
         phases = (f"{_PHASES[name]} {clock(seconds)}" for name, seconds in found.phase_seconds.items() if seconds)
         told["of it"] = ", ".join(phases)
     return told
