@@ -317,7 +317,7 @@ class SearchSettings(SharedSettings):
     weights: Annotated[
         int,
         Field(ge=4, le=8),
-        _search(
+        Option(
             "Fewest bits of the levels of weights: 4 to 8.",
             "Below 8 the search chooses layers whose weights get fewer levels. They are stored in 8 bits, so every "
             "kernel runs them, and they pack into less: ask for the objective ``download``, or ``flash`` with an "

@@ -35,7 +35,7 @@ def searched(case: BenchmarkCase, seed: int, trials: int, work: Path) -> autosel
     """The run of a case and seed."""
     folder = work / f"{case.name}-{seed}"
     if (folder / "summary.json").exists():
-        return autoselect.load(folder)
+        return autoselect.load_run(folder)
     data = {**case.sources, "heldout": f"parts:{case.data}_unseen"}
     return autoselect.search(
         case.model,
