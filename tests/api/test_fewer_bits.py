@@ -66,7 +66,7 @@ def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
     path = tmp_path / "recipe.json"
     path.write_text(recipe.to_json(), encoding="utf-8")
     built = autoselect.build(
-        model_path(), path, calibration=DATA["calibration"], output=tmp_path / "again.tflite", cache=False
+        path, model=model_path(), calibration=DATA["calibration"], output=tmp_path / "again.tflite", cache=False
     )
     assert built.sha256[:10] == name
 
