@@ -24,6 +24,7 @@ from autoselect.domain.result import Result
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import EXACT, SIXTEEN
 from autoselect.errors import TrialError
+from autoselect.isolation import machine
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.folder import RunFolder
@@ -79,6 +80,8 @@ class Outlook(Result):
         trials: That the search would have.
         workers: That it would use.
         disk_bytes: About what it keeps on the disk while it runs.
+        memory_bytes: About the most memory that its processes take together: what each took while this was found out.
+        machine_bytes: Memory of the machine, or of the container if that has less; infinite if nobody says.
     """
 
     size_bytes: int
@@ -98,6 +101,8 @@ class Outlook(Result):
     trials: int
     workers: int
     disk_bytes: int
+    memory_bytes: int
+    machine_bytes: float
 
 
 def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
@@ -150,6 +155,8 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             trials=settings.trials,
             workers=settings.processes,
             disk_bytes=kept + settings.trials * max(one.size_bytes for one in wholes),
+            memory_bytes=_memory(pool, settings.processes),
+            machine_bytes=machine.memory_bytes(),
         )
 
 
@@ -177,6 +184,12 @@ class _Whole:
     def paces(self) -> tuple[float, float, float]:
         """To build, to score, of one inference, in seconds."""
         return self.build, self.score, self.inference
+
+
+def _memory(pool: Workers, processes: int) -> int:
+    """The most that this process and so many workers take, if each comes to what the largest has taken so far."""
+    asked = [pool.submit(machine.peak_bytes) for _ in range(processes)]
+    return machine.peak_bytes() + processes * max(map(result_of, asked))
 
 
 def _repeating(inference: float) -> float:
