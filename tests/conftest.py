@@ -74,7 +74,7 @@ def few_repeats() -> Iterator[None]:
     their own.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repeatability, "_SECONDS", 0.0)
+        patch.setattr(repeatability, "SECONDS", 0.0)
         yield
 
 

@@ -20,7 +20,10 @@ SEAMS = {
     ),
     "optuna": (r"\._(storage|study_id|trial_id)\b", {"study/recording/optuna_study.py"}),
     "optuna's journal": (r"JournalFileBackend", {"study/recording/optuna_study.py"}),
-    "flatbuffers": (r"\b(?:self|builder)\.(?:vtables|Bytes|head)\b", {"tflite/flatbuffer.py"}),
+    "flatbuffers": (
+        r"\b(?:self|builder)\.(?:vtables|Bytes|head)\b",
+        {"tflite/flatbuffer.py", "tflite/steady_builder.py"},
+    ),
     "keras": (r"\._flatten_layers\b", {"sources/recurrent.py"}),
     "loky": (r"loky\.backend", {"isolation/pool.py"}),
     "pebble": (r"\bpebble\b", {"isolation/pool.py"}),

@@ -9,7 +9,16 @@ from typing import Any
 
 from autoselect.api.progress import told_to
 from autoselect.api.run import Run, load_run
-from autoselect.api.source import LoadedInteger, LoadedSource, describe, ingredients_of, load_integer, load_source
+from autoselect.api.source import (
+    LIVE,
+    LoadedInteger,
+    LoadedSource,
+    describe,
+    ingredients_of,
+    load_integer,
+    load_source,
+    source_bytes,
+)
 from autoselect.api.told import takes, with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases import prepare as preparation
@@ -21,6 +30,7 @@ from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import chosen_objectives
 from autoselect.errors import MetricError, RunFolderError
+from autoselect.isolation.machine import default_workers
 from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.records import metric_column
 from autoselect.scoring.metric_base import Metric
@@ -245,7 +255,7 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         "repairs": False if given.is_foreign else repairs,
         "keep_float": tuple(told.keep_float),
         "keep_int": tuple(told.keep_int),
-        "workers": told.processes,
+        "workers": told.workers or default_workers(source_bytes(loaded.model)),
     }
     live = [name for name, option in declared().items() if option.live and not option.kept]
     asked = _request(

@@ -51,6 +51,14 @@ def describe(source: object) -> str | None:
     return LIVE
 
 
+def source_bytes(model: Path | bytes) -> int:
+    """Size of a source, of a folder that of all its files; 0 if there is none."""
+    if isinstance(model, bytes):
+        return len(model)
+    files = model.rglob("*") if model.is_dir() else [model]
+    return sum(path.stat().st_size for path in files if path.is_file())
+
+
 def load_source(source: Source, wishes: Wishes = NO_WISHES, *, calibration: object = None) -> LoadedSource:
     """Turn any source into a path or bytes; a live object is converted here, where it lives.
 

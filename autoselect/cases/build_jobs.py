@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -132,7 +133,7 @@ def latency(root: Path, sha256: str) -> dict[str, float]:
 
 
 def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str, Any]) -> dict[str, float]:
-    """What the objectives of the run ask for beside the usual figures; NPU cycles only of what was compiled."""
+    """What the objectives of the run ask for beside the usual figures; what compilers say only of what was compiled."""
     columns, found = case.scoring.costs, dict[str, float]()
     if "arena_bytes" in columns:
         found["arena_bytes"] = peak_activation_bytes(graph)
@@ -140,7 +141,15 @@ def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str
         found["npu_cycles"] = compiled["cycles"]
     if "ddr_bytes" in columns and compiled:
         found["ddr_bytes"] = compiled["ddr_bytes"]
+    if "flash_bytes" in columns and compiled:
+        found["flash_bytes"] = compiled["stored_bytes"]
+    if "download_bytes" in columns:
+        found["download_bytes"] = len(zlib.compress(content, _DEFLATED))
     return found | (_latency(case, content) if "latency_ms" in columns else {})
+
+
+_DEFLATED = 9
+"""Level of zlib: what a store or a server that packs files well makes of one."""
 
 
 def _latency(case: OpenCase, content: bytes) -> dict[str, float]:

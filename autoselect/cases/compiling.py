@@ -185,7 +185,7 @@ def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 
 
-_FORMAT = 3
+_FORMAT = 4
 """Of the files: raised when they say something else than before."""
 
 

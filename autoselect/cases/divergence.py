@@ -109,7 +109,7 @@ def look_at_each(
             lets all run on all rows.
     """
     case, expected = open_case(root), float_outputs(root, samples, tuple(rows))
-    contents = [case.builder.build(Recipe.from_json(recipe)).content for recipe in recipes]
+    contents = [case.builder.content(Recipe.from_json(recipe)) for recipe in recipes]
     runners, groups = [Runner(wide_kernels.quick(content)) for content in contents], groups_of(expected)
     store = case.samples(samples)
     found = np.full((len(recipes), len(rows)), np.nan)
@@ -175,11 +175,19 @@ def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], wit
 
 def _look(root: Path, recipe: str, samples: str, rows: Sequence[int], within: float = 0.0) -> Looked:
     case = open_case(root)
-    content = case.builder.build(Recipe.from_json(recipe)).content
+    content = case.builder.content(Recipe.from_json(recipe))
     runner = Runner(wide_kernels.quick(content))
     expected = float_outputs(root, samples, tuple(rows))
     shares = _shares(runner, samples_of(case, samples, rows), expected, within)
     return Looked(shares=shares, size_bytes=len(content))
+
+
+def shares_of_error(root: Path, content: bytes, rows: Sequence[int]) -> list[float]:
+    """The shares of error of any model of the case's interface on calibration samples, see :class:`Looked`."""
+    if not rows:
+        return []
+    expected = float_outputs(root, "calibration", tuple(rows))
+    return _shares(Runner(content), samples_of(open_case(root), "calibration", rows), expected)
 
 
 def closeness(case: OpenCase, runner: Running) -> np.ndarray:
@@ -228,8 +236,7 @@ def on_kernels(root: Path, sha256: str, is_chosen: bool) -> OnKernels | None:
     if macs < wide_kernels.WORTH_IT:
         return None
     store = case.samples("calibration")
-    most = min(_MACS_ON_KERNELS // macs, _CLOSENESS_SAMPLES) if is_chosen else 0
-    rows = spread_rows(len(store), max(most, _FEWEST_ON_KERNELS))
+    rows = spread_rows(len(store), _samples_on_kernels(macs) if is_chosen else _FEWEST_ON_KERNELS)
     found = outputs_of(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
     stood_in = outputs_of(case.runner(sha256), samples_of(case, "calibration", rows))
     expected = float_outputs(root, "calibration", tuple(rows))
@@ -239,6 +246,15 @@ def on_kernels(root: Path, sha256: str, is_chosen: bool) -> OnKernels | None:
         to_float_db=_decibels(found, expected),
         stood_in_to_float_db=_decibels(stood_in, expected),
     )
+
+
+def runs_on_kernels(members: int, macs: int) -> int:
+    """Inferences on slow kernels that so many members take, one of which is chosen, see :func:`on_kernels`."""
+    return (members - 1) * _FEWEST_ON_KERNELS + _samples_on_kernels(macs)
+
+
+def _samples_on_kernels(macs: int) -> int:
+    return max(min(_MACS_ON_KERNELS // macs, _CLOSENESS_SAMPLES), _FEWEST_ON_KERNELS)
 
 
 def _decibels(outputs: Sequence[Outputs], expected: Sequence[Outputs]) -> float:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 class StageStarted:
     """A stage begins; ``total`` counts its steps where they are known.
 
-    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repeats``, ``repairs``, ``float``,
-    ``probes``, ``plan``, ``trials``, ``picks``, ``compile``, ``emulate``, ``repeats``, ``heldout``, ``write``; of a
-    check, after ``reference``, ``estimate``; of a diagnosis:
-    ``model``, ``data``, ``calibrate``, ``build``, ``measure``, ``ablation``, ``figures``.
+    Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repeats``, ``repairs``,
+    ``levels``, ``float``, ``probes``, ``plan``, ``trials``, ``picks``, ``compile``, ``emulate``, ``repeats``,
+    ``heldout``, ``write``; of a check, after ``reference``, ``estimate``; of a diagnosis: ``model``, ``data``,
+    ``calibrate``, ``build``, ``measure``, ``ablation``, ``figures``.
     """
 
     stage: str
@@ -88,6 +88,7 @@ STAGES: Mapping[str, str] = {
     "figures": "drawing",
     "reference": "running the float model",
     "repairs": "trying repairs",
+    "levels": "weighing fewer levels",
     "float": "scoring the float model",
     "probes": "trying units alone",
     "plan": "planning the candidates",

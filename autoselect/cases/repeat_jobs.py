@@ -17,6 +17,8 @@ from autoselect.runs.files import write_bytes
 from autoselect.tflite.runner import Outputs, Runner
 
 _SAMPLES = 4
+RUNS_AT_LEAST = 2 * _SAMPLES
+"""Inferences of a check: two interpreters run all samples."""
 MOST_RUNS = 200
 """What happens once in 66 runs, as was seen, stays unseen in 200 with a probability of 5 %."""
 

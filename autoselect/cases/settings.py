@@ -19,7 +19,7 @@ from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of, parse_size
 from autoselect.domain.recipe import IoType, Recipe
-from autoselect.domain.repair_sets import Repairs, with_sequences
+from autoselect.domain.repair_sets import Repairs, corrected_at_once, with_sequences
 from autoselect.domain.rule import BREAK_PRICE
 from autoselect.domain.runtimes import Runtime, read_runtime
 from autoselect.domain.states import states_of
@@ -94,7 +94,7 @@ class SearchSettings(SharedSettings):
         checked_as(tuple[str, ...], chosen_objectives),
         _goal(
             "Two to four of accuracy, size, penalty, segments, float_ops, "
-            "partitions, left_ops, crossing_bytes, arena_bytes, npu_cycles, ddr_bytes, latency.",
+            "partitions, left_ops, crossing_bytes, arena_bytes, npu_cycles, ddr_bytes, flash, download, latency.",
             "Or several texts. ``accuracy``, or the metric's own name, is among them. With ``latency`` no two runs are "
             "the same.",
             kind=str,
@@ -314,6 +314,18 @@ class SearchSettings(SharedSettings):
             kind=bool,
         ),
     ] = True
+    weights: Annotated[
+        int,
+        Field(ge=4, le=8),
+        Option(
+            "Fewest bits of the levels of weights: 4 to 8.",
+            "Below 8 the search chooses layers whose weights get fewer levels. They are stored in 8 bits, so every "
+            "kernel runs them, and they pack into less: ask for the objective ``download``, or ``flash`` with an "
+            "Ethos-U.",
+            low=4,
+            high=8,
+        ),
+    ] = 8
     io_type: Annotated[
         IoType | None,
         _hardware(
@@ -354,13 +366,25 @@ class SearchSettings(SharedSettings):
         Annotated[float, Field(ge=0)] | None, _goal("Largest fragmentation penalty.", example=20.0)
     ] = None
     repair_sets: dict[str, Repairs] = Field(default_factory=dict, init=False)
-    """What the search chooses between: ``none``, and what helped ``integer`` and ``int16`` nodes; all: ``repairs``."""
+    """What the search chooses between: ``none``, and what helped ``integer`` and ``int16`` nodes; all: ``repairs``.
+
+    With fewer than 8 bits of {weights} also these with fewer levels, ``weights 1`` and so on, each with less than the
+    one before.
+    """
+    added_noise: dict[str, float] = Field(default_factory=dict, init=False)
+    """What fewer levels add to the error of outputs, as power over signal power, by the name of a set."""
 
     @property
     def repair_choices(self) -> tuple[Repairs, ...]:
         """The sets of repairs that a candidate may have, the template's first."""
         chosen = with_sequences([self.template.repairs, *sorted(self.repair_sets.values())])
         return chosen if self.repair_sets else chosen[:1]
+
+    @property
+    def noise_choices(self) -> tuple[float, ...]:
+        """What the levels of each of :attr:`repair_choices` add to the error of outputs."""
+        known = {repairs: self.added_noise.get(name, 0.0) for name, repairs in self.repair_sets.items()}
+        return tuple(known.get(repairs, known.get(corrected_at_once(repairs), 0.0)) for repairs in self.repair_choices)
 
     def repairs_for(self, kind: str) -> Repairs:
         """Those that were chosen for nodes of a kind, ``integer`` or ``int16``."""

@@ -131,7 +131,8 @@ class SharedSettings(BaseModel):
     workers: Annotated[
         Annotated[int, Field(ge=1, le=64)] | None,
         _work(
-            "Processes that build and score; by default as many as processors and memory allow, up to 8.",
+            "Processes at work; by default as many as fit.",
+            "They build and score. As many fit as processors and memory allow, up to 8.",
             low=1,
             example=2,
             resume="Processes that build and score; as before by default.",

@@ -45,13 +45,18 @@ def check(
     print_fields(_fields(found, _free_bytes(output)))
     if found.refused:
         warn(f"The all-integer model, the first trial of every search, is refused. {found.refused}")
+    if found.memory_bytes > found.machine_bytes:
+        warn(
+            f"The search would take more memory than there is. Let fewer than {found.workers} workers do it "
+            "(--workers): a worker that the system kills costs a trial."
+        )
     print(f"Next: {command_line().replace(' check ', ' search ', 1)}")
 
 
 _PHASES = {
-    "prepare": "preparing",
+    "prepare": "calibrating",
     "repairs": "repairs",
-    "probes": "units one by one",
+    "probes": "probes of units",
     "trials": "trials",
     "heldout": "held-out samples",
 }
@@ -70,12 +75,17 @@ def _fields(found: Outlook, free_bytes: int) -> dict[str, str]:
         "one trial": "refused" if found.refused else _trial(found),
         "the search": f"{counted(found.trials, 'trial')} on {counted(found.workers, 'worker')}",
         "disk": f"about {format_size(found.disk_bytes)} while it runs, {free_bytes / 1e9:,.0f} GB free",
+        "memory": f"about {found.memory_bytes / 1e9:.1f} GB in all, {_has(found.machine_bytes)}",
     }
     if not found.refused:
-        told["the search"] += f": at most about {clock(found.search_seconds)}, less by what racing saves"
+        told["the search"] += f": about {clock(found.search_seconds)}"
         phases = (f"{_PHASES[name]} {clock(seconds)}" for name, seconds in found.phase_seconds.items() if seconds)
         told["of it"] = ", ".join(phases)
     return told
+
+
+def _has(machine_bytes: float) -> str:
+    return "of an unknown amount" if math.isinf(machine_bytes) else f"of {machine_bytes / 1e9:,.0f} GB"
 
 
 def _trial(found: Outlook) -> str:

@@ -6,6 +6,7 @@ that process only; and it ends with its worker, so that nothing goes on compilin
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.metadata
 import importlib.util
@@ -21,9 +22,9 @@ from pathlib import Path
 
 from autoselect.compilers.compiler import Partition
 from autoselect.domain.graph import Graph
-from autoselect.domain.targets import Compiled, Target, Vela
+from autoselect.domain.targets import Compiled, Target, Vela, unreadable
 from autoselect.domain.verdicts import judge
-from autoselect.errors import CompilerRefusal, JobFailed, UsageError, WorkerDied
+from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
 from autoselect.isolation.tether import run_tethered
 from autoselect.tflite.tflite_file import TfliteFile
 
@@ -72,10 +73,20 @@ class VelaCompiler:
     def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
         """See :meth:`.compiler.ChipCompiler.compiled`."""
         written, summary = self._written(content, timeout_seconds)
-        return _compiled(TfliteFile(written).graph, self._target, summary), written
+        found = _compiled(TfliteFile(written).graph, self._target, summary)
+        return replace(found, stored_bytes=len(written)), written
+
+    def _refuse_unreadable(self, content: bytes) -> None:
+        """Refuse what Vela would die of; what is no model it refuses itself."""
+        with contextlib.suppress(ModelError):
+            graph = TfliteFile(content).graph
+            for op in graph.ops:
+                if (why := unreadable(op, graph, self._config)) is not None:
+                    raise CompilerRefusal(f"The {op.op_type} cannot be compiled for {self._target.name}: {why}.")
 
     def _written(self, content: bytes, timeout_seconds: float) -> tuple[bytes, dict[str, str]]:
         """The file that Vela wrote, and its summary."""
+        self._refuse_unreadable(content)
         with tempfile.TemporaryDirectory(prefix="autoselect-vela-") as name:
             folder = Path(name)
             source = folder / "model.tflite"

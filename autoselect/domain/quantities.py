@@ -45,6 +45,7 @@ class Quantity:
         label: For people, with its unit.
         short: The same for the head of a narrow column.
         from_graph: Whether the graph alone gives it, so that it is known of candidates that are not built.
+        is_packed: Whether it is a size after packing, which a forecast by the entropy of constants comes near to.
         integers_are_best: Whether no other candidate has less of it than the all-integer model.
         noisy: Whether it differs from one measurement to the next.
     """
@@ -53,6 +54,7 @@ class Quantity:
     label: str
     short: str
     from_graph: bool = True
+    is_packed: bool = False
     integers_are_best: bool = True
     noisy: bool = False
 
@@ -74,6 +76,22 @@ QUANTITIES: Mapping[str, Quantity] = {
     "ddr_bytes": Quantity(
         column="ddr_bytes", label="DDR bytes", short="DDR", from_graph=False, integers_are_best=False
     ),
+    "flash": Quantity(
+        column="flash_bytes",
+        label="compiled file",
+        short="flash",
+        from_graph=False,
+        is_packed=True,
+        integers_are_best=False,
+    ),
+    "download": Quantity(
+        column="download_bytes",
+        label="deflated file",
+        short="download",
+        from_graph=False,
+        is_packed=True,
+        integers_are_best=False,
+    ),
     "latency": Quantity(
         column="latency_ms",
         label="latency here, ms",
@@ -86,6 +104,9 @@ QUANTITIES: Mapping[str, Quantity] = {
 """By the word of the user."""
 
 BY_COLUMN: Mapping[str, Quantity] = {quantity.column: quantity for quantity in QUANTITIES.values()}
+
+PACKED = tuple(word for word, quantity in QUANTITIES.items() if quantity.is_packed)
+"""Words of the sizes after packing, which fewer levels of weights lower; that of the file they do not."""
 
 DEFAULT_OBJECTIVES = (METRIC, "size", "penalty")
 DEFAULT_COSTS = ("size_bytes", "penalty")
@@ -141,6 +162,20 @@ def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = (
 def columns_of(names: Sequence[str]) -> tuple[str, ...]:
     """The columns of checked objectives, in their order, without the metric."""
     return tuple(QUANTITIES[name].column for name in names if name != METRIC)
+
+
+def stored_bytes(size_bytes: float, quantities: Mapping[str, float]) -> float:
+    """What a candidate takes where it is stored: the size after packing that the run asks for, else that of the file.
+
+    Args:
+        size_bytes: Of the file.
+        quantities: Of the candidate, by column.
+    """
+    return next((float(quantities[c]) for c in map(_column_of, PACKED) if c in quantities), float(size_bytes))
+
+
+def _column_of(word: str) -> str:
+    return QUANTITIES[word].column
 
 
 def objectives_of(names: Sequence[str], metric: str, direction: Direction) -> tuple[Objective, ...]:

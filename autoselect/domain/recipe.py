@@ -25,6 +25,10 @@ REPAIRS = (
     "bias",
     "bias-sequential",
     "equalization",
+    "levels-4",
+    "levels-5",
+    "levels-6",
+    "levels-7",
     "ranges-moving-average",
     "ranges-mse",
     "ranges-observed",
@@ -32,10 +36,15 @@ REPAIRS = (
     "rounding-gptq",
     "weights-mse",
 )
-"""What a recipe may repair at no float op; at most one of a kind, the word before the dash.
+"""What a recipe may change at no float op; at most one of a kind, the word before the dash.
 
-Ranges may also be chosen for single nodes, ``ranges-mse:NODE``, where they count instead of those of the whole model.
+Ranges and levels may also be chosen for single nodes, ``ranges-mse:NODE``, where they count instead of those of the
+whole model. ``levels-6`` rounds weights to the levels that 6 bits can tell apart; they are stored in 8 bits all the
+same, so that every kernel runs them, and whatever packs a model stores them in less.
 """
+
+OF_NODES = ("levels", "ranges")
+"""The kinds of repairs that may be chosen for single nodes."""
 
 _NONE: Mapping[str, str] = {}
 _LISTED = "`layer_statistics.csv` of a run lists all names; globs such as 'block_1/*' work too."
@@ -59,7 +68,8 @@ class Recipe:
         per_channel: One scale for each output channel of integer weights, or one for each tensor. Weights of DRQ
             nodes are always per channel.
         io_type: Type of the model's inputs and outputs.
-        repairs: Some of ``REPAIRS``, sorted; ranges also for single nodes, inputs or globs of these, behind a colon.
+        repairs: Some of ``REPAIRS``, sorted; ranges and levels also for single nodes or globs of these, behind a colon,
+            and ranges for inputs.
     """
 
     denylisted_nodes: frozenset[str] = frozenset()
@@ -186,8 +196,18 @@ def split_repair(repair: str) -> tuple[str, str | None]:
     return name, node if colon else None
 
 
-def node_ranges(repairs: Iterable[str], names: Iterable[str]) -> dict[str, str]:
-    """Which ranges a recipe chooses for single nodes.
+def kind_of_repair(repair: str) -> str:
+    """The kind of a repair, of which a recipe has at most one: ``bias``, ``levels``, ``ranges`` and so on."""
+    return repair.partition(":")[0].partition("-")[0]
+
+
+def node_repairs(repairs: Iterable[str], names: Iterable[str], kind: str) -> dict[str, str]:
+    """Which repairs of a kind a recipe chooses for single nodes.
+
+    Args:
+        repairs: Of the recipe.
+        names: Of the nodes of a model and, for ranges, of its inputs.
+        kind: One of ``OF_NODES``.
 
     Returns:
         The names of the repairs, by the names of the nodes and inputs.
@@ -198,10 +218,12 @@ def node_ranges(repairs: Iterable[str], names: Iterable[str]) -> dict[str, str]:
     known, found = list(names), dict[str, str]()
     for repair in repairs:
         method, pattern = split_repair(repair)
-        for name in match_nodes(pattern, known) if pattern is not None else ():
+        if pattern is None or kind_of_repair(repair) != kind:
+            continue
+        for name in match_nodes(pattern, known):
             if name in found:
                 raise RecipeError(
-                    f"repairs: {name!r} has ranges by {found[name]!r} and by {method!r}. Choose one, or narrow a glob."
+                    f"repairs: {name!r} has {kind} by {found[name]!r} and by {method!r}. Choose one, or narrow a glob."
                 )
             found[name] = method
     return found
@@ -218,9 +240,11 @@ def _checked_repairs(names: Iterable[str]) -> tuple[str, ...]:
     for name in chosen:
         method, node = split_repair(name)
         _require(method, REPAIRS, "repairs")
-        kind = method.partition("-")[0]
-        if node is not None and (kind != "ranges" or not node):
-            raise RecipeError(f"repairs: only ranges are chosen for single nodes, as 'ranges-mse:NODE'; got {name!r}.")
+        kind = kind_of_repair(name)
+        if node is not None and (kind not in OF_NODES or not node):
+            raise RecipeError(
+                f"repairs: only ranges and levels are chosen for single nodes, as 'ranges-mse:NODE'; got {name!r}."
+            )
         kinds.append((kind, node))
     for (kind, node), name in zip(kinds, chosen, strict=True):
         if kinds.count((kind, node)) > 1:
@@ -248,15 +272,14 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str], floats: Mapping[str, str] 
     Raises:
         RecipeError: If a name, glob or op type matches nothing; with the nearest names.
     """
-    covered: set[str] = set()
-    for pattern in sorted(recipe.denylisted_nodes):
-        covered.update(match_nodes(pattern, nodes, floats))
-    for op_type in sorted(recipe.denylisted_ops):
-        covered.update(match_op_type(op_type, nodes, floats))
-    in_float, in_int16 = (
-        frozenset(name for pattern in sorted(patterns) for name in match_nodes(pattern, nodes, floats))
-        for patterns in (recipe.float_nodes, recipe.int16_nodes)
-    )
+
+    def match(patterns: frozenset[str]) -> frozenset[str]:
+        exact = patterns & nodes.keys()  # Most are; a glob is compared with every name.
+        return exact.union(*(match_nodes(pattern, nodes, floats) for pattern in sorted(patterns - exact)))
+
+    by_type = (match_op_type(op_type, nodes, floats) for op_type in sorted(recipe.denylisted_ops))
+    covered = match(recipe.denylisted_nodes).union(*by_type)
+    in_float, in_int16 = match(recipe.float_nodes), match(recipe.int16_nodes)
     if stray := sorted(in_float - covered):
         raise RecipeError(
             f"float_nodes: {stray[0]!r} is not denylisted, so it is integer. Denylist it too, or leave it out."
@@ -268,7 +291,7 @@ def resolve(recipe: Recipe, nodes: Mapping[str, str], floats: Mapping[str, str] 
         )
     return replace(
         recipe,
-        denylisted_nodes=frozenset(covered),
+        denylisted_nodes=covered,
         denylisted_ops=frozenset(),
         float_nodes=in_float,
         int16_nodes=in_int16,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable
 
-from autoselect.domain.recipe import split_repair
+from autoselect.domain.recipe import kind_of_repair, split_repair
 
 Repairs = tuple[str, ...]
 """Names of repairs, sorted, as a recipe has them."""
-
-ONLY_8_BITS = "ranges-"
-"""How the names of repairs begin that are for 8-bit nodes alone."""
 
 
 def corrected_in_sequence(repairs: Repairs) -> Repairs:
@@ -29,11 +27,31 @@ def with_sequences(sets: Iterable[Repairs]) -> tuple[Repairs, ...]:
     return tuple(dict.fromkeys((*distinct, *map(corrected_in_sequence, distinct))))
 
 
-def acting(repairs: Repairs, kinds: Collection[str]) -> Repairs:
-    """Those of a candidate's repairs that change its bytes, by what becomes of its nodes."""
-    return tuple(name for name in repairs if "integer" in kinds or not split_repair(name)[0].startswith(ONLY_8_BITS))
+def acting(repairs: Repairs, kinds: Collection[str], unquantized: Collection[str] = ()) -> Repairs:
+    """Those of a candidate's repairs that change its bytes.
+
+    Args:
+        repairs: Of the candidate.
+        kinds: What becomes of its nodes. Ranges are for 8-bit nodes alone.
+        unquantized: The names of its nodes that have no integer weights.
+    """
+    return tuple(
+        name
+        for name in repairs
+        if ("integer" in kinds or kind_of_repair(name) != "ranges")
+        and not (kind_of_repair(name) == "levels" and split_repair(name)[1] in unquantized)
+    )
 
 
 def label(repairs: Repairs) -> str:
-    """What to call a set in a table or a study."""
-    return " + ".join(repairs) or "none"
+    """What to call a set in a table or a study; the levels of many nodes are counted, with a hash that tells them."""
+    levels = [name for name in repairs if kind_of_repair(name) == "levels" and split_repair(name)[1] is not None]
+    if len(levels) <= _NAMED:
+        return " + ".join(repairs) or "none"
+    told = hashlib.sha256("\n".join(levels).encode()).hexdigest()[:8]
+    others = [name for name in repairs if name not in levels]
+    return " + ".join([*others, f"levels of {len(levels)} nodes ({told})"])
+
+
+_NAMED = 3
+"""Levels of so many nodes are named in a label."""

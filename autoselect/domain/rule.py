@@ -50,7 +50,7 @@ class Standing:
         bound: What that loss is at most, with a confidence of 95 %; infinite where nothing is known of it.
         fidelity: How close the outputs are to the float model's, as a signal-to-noise ratio in decibels; the same for
             all where unknown.
-        size_bytes: Size of the file.
+        size_bytes: Size of the file, or what it takes packed if an objective of the run is that.
         penalty: Fragmentation penalty, 0 for an all-integer model of 8 bits.
         left_ops: Ops that the accelerator does not run: where no compiler decides, those that compute in float.
         is_bounded: Whether the bound is of the candidate's own samples. A bound that is guessed from other candidates,

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import prod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from autoselect.domain.graph import Graph, Op
 from autoselect.domain.recipe import IoType
 
 SegmentRule = Literal["any", "scheduled", "listed", "leading", "none"]
@@ -113,6 +114,9 @@ class Rule:
 class Vela:
     """How Arm's Vela is called; its own words for the three."""
 
+    UNREADABLE: ClassVar[frozenset[str]] = frozenset({"int2", "int4", "uint4"})
+    """Types of constants of which Vela 5.2.0 dies, of a floating-point exception and without a message."""
+
     accelerator_config: str
     system_config: str
     memory_mode: str
@@ -135,6 +139,16 @@ class LitertPlugin:
 
 
 Compiler = Vela | LitertPlugin
+
+
+def unreadable(op: Op, graph: Graph, compiler: Compiler | None) -> str | None:
+    """Why a compiler cannot read a model because of an op; None if it can."""
+    if not isinstance(compiler, Vela):
+        return None
+    dtypes = sorted({graph.tensors[i].dtype for i in op.constants} & Vela.UNREADABLE)
+    if not dtypes:
+        return None
+    return f"Vela reads no {dtypes[0]} constants; weights of fewer levels, stored in int8, take as little"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,7 +354,8 @@ class Compiled:
         host_ops: Other ops in it, by type.
         crossing_bytes: Bytes of the tensors between the two.
         sram_bytes: Working memory that the compiler allotted.
-        flash_bytes: Read-only memory of what the accelerator runs.
+        flash_bytes: Read-only memory of what the accelerator runs, as far as the compiler tells it.
+        stored_bytes: Size of the compiled file, which has the weights as the compiler packed them.
         cycles: The compiler's estimate for the accelerator alone; 0 where it gives none.
         left: For each op that is left to the host, by the name of its first output, why.
         ddr_bytes: Bytes that the pieces move to and from memory outside of the accelerator, as far as the compiler
@@ -355,6 +370,7 @@ class Compiled:
     crossing_bytes: int = 0
     sram_bytes: int = 0
     flash_bytes: int = 0
+    stored_bytes: int = 0
     cycles: int = 0
     left: Mapping[str, str] = field(default_factory=dict)
     ddr_bytes: int = 0

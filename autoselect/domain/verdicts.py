@@ -10,7 +10,7 @@ from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition, 
 from autoselect.domain.runtimes import Runtime
 from autoselect.domain.schedule import count_runs
 from autoselect.domain.states import COMPOSED
-from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target
+from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target, unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +220,8 @@ def _wish(op: Op, graph: Graph, target: Target) -> Placement:
     precision = precision_of(op)
     if precision is None and not target.asks_compiler:
         return Placement(place=Place.EITHER, precision=None, reason="works on shapes, indices or booleans")
+    if (why := unreadable(op, graph, target.compiler)) is not None:
+        return Placement(place=Place.NOWHERE, precision=precision, reason=why, refused_by="compiler")
     for rule in target.rules:
         if precision in rule.precisions and (rule.ops is None or op.op_type in rule.ops):
             return Placement(place=Place.NOWHERE, precision=precision, reason=rule.why, refused_by=rule.by)

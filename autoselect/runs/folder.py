@@ -36,6 +36,8 @@ class RunFolder:
         self.artifacts = root / "artifacts"
         """Models and recipes of the front under the names that optuna-dashboard asks for."""
         self.layer_statistics = root / "layer_statistics.csv"
+        self.weight_levels = root / "weight_levels.csv"
+        """What fewer levels of each node's weights save and do; only if the search may choose them."""
         self.sensitivity = root / "sensitivity.csv"
         self.cures = root / "cures.csv"
         self.islands = root / "islands.csv"

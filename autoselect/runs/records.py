@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from autoselect.domain.quantities import CountsLeft
+from autoselect.domain.quantities import CountsLeft, stored_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Standing
 from autoselect.errors import ErrorKind
@@ -19,6 +19,8 @@ MEASURED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "partitions": ("partitions",),
     "left_ops": ("left_ops",),
     "ddr_bytes": ("ddr_bytes",),
+    "flash_bytes": ("flash_bytes",),
+    "download_bytes": ("download_bytes",),
     "latency_ms": ("latency_ms", "latency_low", "latency_high"),
 }
 """Columns that tables have only where an objective asks for them, by that objective's column."""
@@ -39,8 +41,9 @@ class _Measured:
         build_seconds: Spent building.
         score_seconds: Spent scoring.
         inference_seconds: Of that, in the interpreter.
-        quantities: What some objectives measure, by column: ``arena_bytes``, ``npu_cycles``, ``latency_ms`` with
-            ``latency_low`` and ``latency_high``; only what the run's objectives ask for.
+        quantities: What some objectives measure, by column: ``arena_bytes``, ``npu_cycles``, ``flash_bytes``,
+            ``download_bytes``, ``latency_ms`` with ``latency_low`` and ``latency_high``; only what the run's
+            objectives ask for.
         divergence: Mean over the samples of the outputs' error power over signal power; NaN where unknown, and in
             records of earlier versions.
     """
@@ -100,7 +103,7 @@ class Scores(_Measured, CountsLeft):
             drop=self.drop,
             bound=self.drop_bound if is_bounded else math.inf,
             fidelity=0.0 if math.isnan(self.sqnr_db) else self.sqnr_db,
-            size_bytes=self.size_bytes,
+            size_bytes=stored_bytes(self.size_bytes, self.quantities),
             penalty=self.penalty,
             left_ops=self.left_ops,
             is_bounded=is_bounded,

@@ -216,6 +216,11 @@ def _hardness_ranks(hardness: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return ranks
 
 
+def first_look(count: int) -> int:
+    """After how many of so many samples a candidate may be dropped first; all of them if there are few."""
+    return _looks(count)[0]
+
+
 def _looks(count: int) -> tuple[int, ...]:
     looks = []
     seen = max(_FIRST_COUNT, math.ceil(_FIRST_SHARE * count))

@@ -20,6 +20,7 @@ from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import Listener, TrialFinished
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.pareto import whole_steps
+from autoselect.domain.quantities import stored_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, ScoreError, TrialError, UsageError
@@ -295,7 +296,8 @@ class SearchLoop:
             return -math.inf
         rule, penalty = self._yardstick.rule, float(built.fragmentation["penalty"]) + self._steps["penalty"]
         least = min([rule.price_of_float, *map(rule.cost, bounded)])
-        return rule.allowed_drop if rule.price(penalty=penalty, size_bytes=built.size_bytes) <= least else -math.inf
+        size = stored_bytes(built.size_bytes, built.quantities)
+        return rule.allowed_drop if rule.price(penalty=penalty, size_bytes=size) <= least else -math.inf
 
     def _stepped(self, costs: Sequence[Mapping[str, float]]) -> np.ndarray:
         """Costs in the order of the objectives, each down to a whole step of the front, shape (n, n_costs)."""

@@ -8,33 +8,52 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 
-from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases import build_jobs, prepare_jobs, score_jobs
+from autoselect.cases.divergence import runs_on_kernels
 from autoselect.cases.events import Listener, Noted, StageStarted, ignore
 from autoselect.cases.feedback import question_of
+from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
+from autoselect.cases.repeat_jobs import RUNS_AT_LEAST
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.result import Result
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import EXACT, SIXTEEN
 from autoselect.errors import TrialError
+from autoselect.isolation import machine
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.folder import RunFolder
+from autoselect.scoring.racing import first_look
+from autoselect.scoring.target_file import read_target
 from autoselect.study import references
 from autoselect.study.proposing.problem import Unit
+from autoselect.study.recording.samplers import PROPOSERS
 from autoselect.study.request import Request
 from autoselect.study.run import opened, warned
-from autoselect.study.setup.baselines import all_in_16_bits, recipe_for
+from autoselect.study.setup import repeatability
+from autoselect.study.setup.baselines import all_in_16_bits, baselines, recipe_for
 from autoselect.study.setup.probing import Prober, probe_count
-from autoselect.study.setup.problem import units_of
+from autoselect.study.setup.problem import forecaster, units_of
 from autoselect.study.setup.repair_choice import seconds_expected
 from autoselect.study.stage_clock import StageClock
-from autoselect.tflite import reader
+from autoselect.tflite import reader, wide_kernels
 
 _MEMBERS = 10
 """Usual number of members of a front, which are scored on the held-out samples too."""
+_REFERENCES = 2
+"""Models that are run again before the first trial: float and all-integer."""
+_PROBED_FURTHER = 1 / 3
+"""Share of the probes in integers that another state takes: most units err too little there to be told apart. Seen were
+0.2 (EfficientNet-B0) and 0.4 (a style-transfer net)."""
+_FORECASTS_OF_ASK, _FORECASTS_TIMED = 75, 4
+"""Forecasts of one ask (``experiments/cost``: 73 and 77 with 40 and 120 units), and how many are timed."""
+_SECONDS_OF_MAC = 2e-9
+"""Of LiteRT's own 16-bit convolutions, see :mod:`autoselect.tflite.wide_kernels`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -55,12 +74,14 @@ class Outlook(Result):
             all-16-bit one; NaN if the first is refused, like the times that follow.
         score_seconds: To score it on the search samples.
         inference_seconds: Of one sample.
-        phase_seconds: About what each phase takes at most: ``prepare``, ``repairs``, ``probes``, ``trials``,
-            ``heldout``. Racing ends many trials early; preparing takes less the next time, from the cache.
+        phase_seconds: About what each phase takes: ``prepare``, ``repairs``, ``probes``, ``trials``, ``heldout``, each
+            by a pace of its own. Preparing takes less the next time, from the cache.
         search_seconds: Their sum. A timeout counts, which does not end ``heldout``.
         trials: That the search would have.
         workers: That it would use.
         disk_bytes: About what it keeps on the disk while it runs.
+        memory_bytes: About the most memory that its processes take together: what each took while this was found out.
+        machine_bytes: Memory of the machine, or of the container if that has less; infinite if nobody says.
     """
 
     size_bytes: int
@@ -80,6 +101,8 @@ class Outlook(Result):
     trials: int
     workers: int
     disk_bytes: int
+    memory_bytes: int
+    machine_bytes: float
 
 
 def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
@@ -101,19 +124,17 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             clock(Noted(message=question))
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
-        build, score, inference, size, refused = _measured(case, settings, pool, space)
-        samples, each = case.counts.get("search", 0), settings.processes
-        held_out = _MEMBERS * case.counts.get("heldout", 0) / samples if samples else 0.0
+        wholes, refused = _measured(case, settings, pool, space)
+        build, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
         units = units_of(case)
         kept = sum(path.stat().st_size for path in folder.root.rglob("*") if path.is_file())
-        states = 1 + len({*settings.states} - {EXACT})  # in integers, and each state that errs
-        repairs = math.nan if refused else seconds_expected(case, settings, pool, space)
+        asking = math.nan if refused else _seconds_of_asking(case, settings, pool, space)
         phases = {
-            "prepare": prepared,
-            "repairs": repairs / each,
-            "probes": probe_count(len(units)) * states * _seconds_of_probe(units, case, settings, pool) / each,
-            "trials": settings.trials * (build + score) / each,
-            "heldout": held_out * score / each,
+            "prepare": prepared + wholes[0].reading + build + _REFERENCES * _repeating(inference),
+            "repairs": (math.nan if refused else seconds_expected(case, settings, pool, space)) / settings.processes,
+            "probes": _probing(units, case, settings, pool) / settings.processes,
+            "trials": _trials(wholes, len(baselines(case.layers, space, settings.template)), case, settings, asking),
+            "heldout": _checking(wholes, case) / settings.processes,
         }
         before = math.fsum(phases.values()) - phases["heldout"]
         return Outlook(
@@ -133,8 +154,92 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             search_seconds=min(before, settings.timeout or math.inf) + phases["heldout"],
             trials=settings.trials,
             workers=settings.processes,
-            disk_bytes=kept + settings.trials * size,
+            disk_bytes=kept + settings.trials * max(one.size_bytes for one in wholes),
+            memory_bytes=_memory(pool, settings.processes),
+            machine_bytes=machine.memory_bytes(),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole:
+    """What one whole model takes.
+
+    Attributes:
+        reading: Seconds of its first build beyond those of later ones: it reads what all such candidates are made of.
+        build: Seconds to build it.
+        score: Seconds to score it on all search samples.
+        inference: Seconds of one sample.
+        size_bytes: Size of its file.
+        slow_macs: Multiply-accumulates of an inference in ops whose kernels are so slow that others stand in for them.
+    """
+
+    reading: float = math.nan
+    build: float = math.nan
+    score: float = math.nan
+    inference: float = math.nan
+    size_bytes: int = 0
+    slow_macs: int = 0
+
+    @property
+    def paces(self) -> tuple[float, float, float]:
+        """To build, to score, of one inference, in seconds."""
+        return self.build, self.score, self.inference
+
+
+def _memory(pool: Workers, processes: int) -> int:
+    """The most that this process and so many workers take, if each comes to what the largest has taken so far."""
+    asked = [pool.submit(machine.peak_bytes) for _ in range(processes)]
+    return machine.peak_bytes() + processes * max(map(result_of, asked))
+
+
+def _repeating(inference: float) -> float:
+    """Seconds of seeing whether a model gives the same outputs again."""
+    return max(repeatability.SECONDS, RUNS_AT_LEAST * inference)
+
+
+def _probing(units: Sequence[Sequence[str]], case: Case, settings: SearchSettings, pool: Workers) -> float:
+    """Seconds of all probes: of each group in integers, and of a part of them in each other state that errs."""
+    further = len({*settings.states} - {EXACT})
+    return probe_count(len(units)) * (1 + _PROBED_FURTHER * further) * _seconds_of_probe(units, case, settings, pool)
+
+
+def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: SearchSettings, asking: float) -> float:
+    """Seconds of the trials: the baselines are scored in full, of the others half until their first look only."""
+    build, score, _ = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
+    count, samples = settings.trials, case.counts.get("search", 0)
+    others = max(count - full, 0)
+    share = (1.0 + first_look(samples) / samples) / 2.0 if settings.racing and samples else 1.0
+    worked = sum(one.reading for one in wholes[1:]) + count * build + (count - others + share * others) * score
+    if settings.processes == 1:
+        return worked + others * asking
+    return max(worked / settings.processes, others * asking)  # It is asked while workers work.
+
+
+def _checking(wholes: Sequence[_Whole], case: Case) -> float:
+    """Seconds after the trials: members are scored on held-out samples, run again, and run on their own kernels."""
+    _, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
+    samples = case.counts.get("search", 0)
+    scored = case.counts.get("heldout", 0) / samples * score if samples else 0.0
+    macs = wholes[-1].slow_macs
+    slow = 0.0 if macs < wide_kernels.WORTH_IT else _SECONDS_OF_MAC * macs * runs_on_kernels(_MEMBERS // 2, macs)
+    return _MEMBERS * (scored + _repeating(inference)) + slow
+
+
+def _seconds_of_asking(case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace) -> float:
+    """Seconds in which the project's own samplers choose a candidate: that of the forecasts that one ask takes."""
+    if settings.sampler not in PROPOSERS:
+        return 0.0
+    recipe, target = settings.template, target_as_seen(read_target(settings.target), case.files)
+    try:
+        blueprint = pool.call(prepare_jobs.blueprint, case.files.root, recipe.to_json(), SIXTEEN in settings.states)
+    except TrialError:
+        return math.nan
+    repairs = corrected_at_once(recipe.repairs)
+    forecast = forecaster({repairs: blueprint}, case.layers, settings, target, space.not_int16)
+    begun = time.perf_counter()
+    for _ in range(_FORECASTS_TIMED):
+        forecast(space.pin(frozenset()), {}, repairs)
+    return (time.perf_counter() - begun) / _FORECASTS_TIMED * _FORECASTS_OF_ASK
 
 
 def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: SearchSettings, pool: Workers) -> float:
@@ -151,32 +256,39 @@ def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: Sear
     return seconds
 
 
-def _measured(
-    case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace
-) -> tuple[float, float, float, int, str]:
-    """Seconds to build and to score, and of one inference; bytes of the model, or why there is none.
+def _measured(case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace) -> tuple[list[_Whole], str]:
+    """The all-integer model and, if units may have 16 bits, the all-16-bit one; candidates lie between them.
 
-    Seconds are means over the all-integer and the all-16-bit model, between which candidates lie.
+    Returns:
+        Them, and why the first cannot be built or scored; without figures and with a reason if it cannot.
     """
     call = partial(pool.call, timeout_seconds=settings.trial_timeout)
-    recipes, found = [settings.template], list[tuple[build_jobs.BuildReply, score_jobs.ScoreReply]]()
+    recipes, found = [settings.template], list[_Whole]()
     if SIXTEEN in settings.states:
         left_out, wide = all_in_16_bits(case.layers, space)
         recipes.append(recipe_for(left_out, settings.template, {SIXTEEN: wide}))
     for recipe in recipes:
         try:
-            # The first build also reads what all candidates are made of.
-            for _ in range(2):
-                built = call(build_jobs.build, case.files.root, recipe.to_json())
-            found.append((built, call(score_jobs.score, case.files.root, built.sha256, "search", False)))
+            begun = time.perf_counter()
+            call(build_jobs.build, case.files.root, recipe.to_json())
+            first = time.perf_counter() - begun
+            built = call(build_jobs.build, case.files.root, recipe.to_json())
+            scored = call(score_jobs.score, case.files.root, built.sha256, "search", False)
         except TrialError as exc:
-            if not found:
-                return math.nan, math.nan, math.nan, 0, str(exc)
-    builds, scores = zip(*found, strict=True)
-    return (
-        fmean(built.seconds for built in builds),
-        fmean(scored.seconds for scored in scores),
-        fmean(scored.inference_seconds / scored.samples if scored.samples else math.nan for scored in scores),
-        max(built.size_bytes for built in builds),
-        "",
-    )
+            return (found, "") if found else ([_Whole()], str(exc))
+        found.append(
+            _Whole(
+                reading=max(first - built.seconds, 0.0),
+                build=built.seconds,
+                score=scored.seconds,
+                inference=scored.inference_seconds / scored.samples if scored.samples else math.nan,
+                size_bytes=built.size_bytes,
+                slow_macs=_slow_macs(case.files.candidate(built.sha256)),
+            )
+        )
+    return found, ""
+
+
+def _slow_macs(path: Path) -> int:
+    """Multiply-accumulates on slow kernels of a candidate; none of one that only a worker elsewhere has."""
+    return wide_kernels.slow_macs(path.read_bytes()) if path.exists() else 0

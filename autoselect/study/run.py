@@ -56,6 +56,8 @@ from autoselect.study.setup.repair_choice import refuse_unknown_nodes, with_repa
 from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
 from autoselect.study.setup.target_rules import check_objectives, check_target
+from autoselect.study.setup.weight_ladder import COLUMNS as COLUMNS_OF_LEVELS
+from autoselect.study.setup.weight_ladder import Ladder, with_levels
 from autoselect.study.stage_clock import StageClock, earlier_seconds
 from autoselect.study.yardstick import Yardstick
 
@@ -338,9 +340,21 @@ class _Search:
             space=self.space,
             rule=self.yardstick.rule,
         )
+        settings, ladder = self._with_levels(settings)
+        if ladder is not None:
+            write_table(self.folder.weight_levels, COLUMNS_OF_LEVELS, ladder.rows())
         self.request = _affording(replace(self.request, settings=settings), self.case, self.space)
         known = self.folder.read_manifest()
         self.folder.write_manifest({**known, "settings": self.request.settings.model_dump()})
+
+    def _with_levels(self, settings: SearchSettings) -> tuple[SearchSettings, Ladder | None]:
+        """See :func:`with_levels`; where nobody can say what levels do, all weights have 8 bits."""
+        remembering = Remembering(self.pool, self.folder.tried)
+        try:
+            return with_levels(self.case, settings, remembering, self.clock)
+        except TrialError as exc:
+            self._remark((f"All weights have 8 bits, since nobody can say what fewer levels do. {exc}",))
+            return settings, None
 
     def finished(self, pool: Workers | None, ended_early: str | None = None) -> str:
         """Write the result, see :meth:`Finish.write`; with a word on members of other runs that were not scored."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from copy import deepcopy
+from typing import Any, TypeVar
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.tflite.flatbuffer import CONVERSIONS, OP_TYPES, TENSOR_LISTS, buffer_bytes, indices, op_type, shape_of
 from autoselect.tflite.schema_types import Model, Operator, OperatorCode, Quantization, SubGraph, Tensor
+
+T = TypeVar("T")
+
+_VALUES = (int, float, bytes, str, tuple, np.generic)
+"""What nobody can change."""
 
 _CONVERSIONS = {"QUANTIZE": 1, "DEQUANTIZE": 2}
 """Versions of conversions from and to int8 and uint8; one more with int16 (``lite/tools/versioning/op_version.cc``)."""
@@ -141,8 +146,35 @@ def drop_unused_tensors(model: Model, subgraph: int = 0) -> None:
 
 
 def copied(model: Model) -> Model:
-    """A model of its own that shares the data of the buffers only; takes less than half the time of parsing."""
-    return deepcopy(model, {id(buffer.data): buffer.data for buffer in model.buffers})
+    """A model of its own that shares the data of the buffers only; takes a third of the time of a deep copy."""
+    found: Model = _copied(model, {id(buffer.data): buffer.data for buffer in model.buffers})
+    return found
+
+
+def twin(part: T) -> T:
+    """A copy of an object of the schema that shares what it holds, as ``copy.copy`` does, in a third of its time."""
+    found = object.__new__(type(part))
+    found.__dict__.update(part.__dict__)
+    return found
+
+
+def _copied(part: Any, known: dict[int, Any]) -> Any:
+    """A copy of a part with all that it holds; what several parts hold is still one."""
+    if part is None or isinstance(part, _VALUES):
+        return part
+    if id(part) in known:
+        return known[id(part)]
+    if isinstance(part, list):
+        found: Any = [_copied(one, known) for one in part]
+    elif isinstance(part, np.ndarray):
+        found = part.copy()
+    else:
+        found = twin(part)
+        for name, value in part.__dict__.items():
+            if value is not None and not isinstance(value, _VALUES):
+                found.__dict__[name] = _copied(value, known)
+    known[id(part)] = found
+    return found
 
 
 def tidy(model: Model) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
 
 import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import ModelError, first_line
-from autoselect.tflite import schema_types
+from autoselect.tflite import schema_types, unpacking
 from autoselect.tflite.soundness import check_indices, check_room, check_sound
+from autoselect.tflite.steady_builder import SteadyBuilder
 
 Model = schema_types.Model
 SubGraph = schema_types.SubGraph
@@ -26,9 +26,6 @@ Indices = schema_types.Indices
 
 FILE_IDENTIFIER = b"TFL3"
 LFS_POINTER = b"version https://git-lfs"
-
-BUFFER_ALIGNMENT = 16
-"""Bytes. The schema's ``force_align`` on ``Buffer.data``; kernels on microcontrollers rely on it."""
 
 OP_TYPES: dict[int, str] = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
 
@@ -46,69 +43,6 @@ _DAMAGE = (struct.error, ValueError, TypeError, AttributeError, IndexError, Over
 """What reading raises of bytes that nobody wrote as they are."""
 
 TENSOR_LISTS = ("inputs", "outputs", "intermediates")
-
-HEAD_PAD = 12
-
-BUFFER_ENTRY = 8
-"""Bytes."""
-
-
-class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
-    """Writes each part of a model in as many bytes wherever it comes to lie, so that a file's size is a sum.
-
-    What needs more than 4-byte alignment goes first, in blocks of its own: the data of buffers, then the zero
-    points, equal ones once. All that follows begins and ends at a multiple of 4. It uses what flatbuffers does not
-    promise: the builder's ``Bytes``, ``head`` and ``vtables``.
-    """
-
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self._zero_points: dict[bytes, int] = {}
-        # An entry that nothing points at brings the layout that all others share, and the first data so begins at
-        # an offset from which it takes what every other takes.
-        self.Pad(HEAD_PAD)
-        self.write_buffer(self.Offset())
-
-    def EndObject(self) -> int:  # noqa: N802 - name of the flatbuffers API
-        """Finish a table."""
-        end = int(super().EndObject())
-        self.Prep(4, 0)
-        return end
-
-    def CreateNumpyVector(self, x: np.ndarray) -> int:  # noqa: N802 - as above
-        """Write a vector, or find it written."""
-        written = self._zero_points.get(x.tobytes()) if x.dtype == np.int64 else None
-        return int(super().CreateNumpyVector(x)) if written is None else written
-
-    def PrependUint32Slot(self, o: int, x: int, d: int) -> None:  # noqa: N802 - as above
-        """Write a number; the first of a table, which is an op's index of its type, also where it is the default.
-
-        An op so takes as many bytes whichever op types there are beside its own.
-        """
-        super().PrependUint32Slot(o, x, None if o == 0 else d)
-
-    @property
-    def layouts(self) -> list[tuple[int, ...]]:
-        """Of the tables so far: for each kind of table, where its fields lie."""
-        return list(self.vtables)
-
-    def write_data(self, data: np.ndarray) -> int:
-        """Write a buffer with its data, uint8, aligned, and return its place."""
-        self.StartVector(1, len(data), BUFFER_ALIGNMENT)
-        self.head -= len(data)
-        np.frombuffer(self.Bytes, np.uint8)[self.head : self.head + len(data)] = data
-        return self.write_buffer(int(self.EndVector()))
-
-    def write_buffer(self, data: int) -> int:
-        """Write the entry of a buffer whose data is written, and return its place."""
-        schema.BufferStart(self)
-        schema.BufferAddData(self, data)
-        return int(schema.BufferEnd(self))
-
-    def write_zero_points(self, model: Model) -> None:
-        """Write each distinct vector of zero points, in an order that depends on nothing else."""
-        for data in sorted(zero_points(model), key=lambda data: (len(data), data)):
-            self._zero_points[data] = int(super().CreateNumpyVector(np.frombuffer(data, dtype="<i8")))
 
 
 def zero_points(model: Model) -> set[bytes]:
@@ -167,9 +101,9 @@ def parse(content: bytes) -> Model:
     """
     _check_identifier(content)
     try:
-        raw = schema.Model.GetRootAs(content, 0)
-        check_room(raw, len(content))
-        model: Model = schema.ModelT.InitFromObj(raw)
+        raw, tables = schema.Model.GetRootAs(content, 0), unpacking.Tables(content)
+        check_room(raw, tables, len(content))
+        model = unpacking.model(raw, content, tables)
         _bring_in(model, content)
         check_sound(model)
     except _DAMAGE as exc:
@@ -189,8 +123,8 @@ def parse_interface(content: bytes) -> Model:
     """
     _check_identifier(content)
     try:
-        raw = schema.Model.GetRootAs(content, 0)
-        check_room(raw, len(content))
+        raw, tables = schema.Model.GetRootAs(content, 0), unpacking.Tables(content)
+        check_room(raw, tables, len(content))
         graph = raw.Subgraphs(0)
         model: Model = schema.ModelT()
         main: SubGraph = schema.SubGraphT()
@@ -199,7 +133,8 @@ def parse_interface(content: bytes) -> Model:
             for row, count in ((graph.Inputs, graph.InputsLength()), (graph.Outputs, graph.OutputsLength()))
         )
         ends = {*main.inputs, *main.outputs}
-        main.tensors = [_glance(graph.Tensors(i), in_full=i in ends) for i in range(graph.TensorsLength())]
+        places = tables.places(unpacking.field(graph, tables, unpacking.TENSORS)) if graph.TensorsLength() else ()
+        main.tensors = [tables.tensor(at) if i in ends else tables.glance(at) for i, at in enumerate(places)]
         check_indices(main)
         model.subgraphs = [main]
         model.signatureDefs = [
@@ -218,12 +153,6 @@ def has_type(content: bytes, tensor_type: int) -> bool:
         ModelError: As :func:`parse_interface`.
     """
     return any(tensor.type == tensor_type for tensor in parse_interface(content).subgraphs[0].tensors)
-
-
-def _glance(tensor: Any, *, in_full: bool) -> Tensor:
-    found: Tensor = schema.TensorT.InitFromObj(tensor) if in_full else schema.TensorT()
-    found.isVariable, found.type = tensor.IsVariable(), tensor.Type()
-    return found
 
 
 def _check_identifier(content: bytes) -> None:
@@ -270,7 +199,7 @@ def serialise(model: Model) -> bytes:
     for buffer, values in zip(model.buffers, data, strict=True):
         buffer.__class__ = PlacedBuffer
         buffer.place = builder.write_data(values) if len(values) else None
-    builder.write_zero_points(model)
+    builder.write_zero_points(zero_points(model))
     ready_to_pack(model)
     builder.Finish(model.Pack(builder), file_identifier=FILE_IDENTIFIER)
     return bytes(memoryview(builder.Bytes)[builder.Head() :])

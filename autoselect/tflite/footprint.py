@@ -18,6 +18,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.steady_builder import BUFFER_ALIGNMENT, BUFFER_ENTRY, HEAD_PAD, SteadyBuilder
 
 _SLOT = 4
 """Bytes of one entry in a vector of tables."""
@@ -53,7 +54,7 @@ def total(parts: Iterable[Footprint]) -> Footprint:
 
 def file_size(part_bytes: int) -> int:
     """Bytes of a file whose frame, parts and shared items take so many."""
-    return _round_up(fb.HEAD_PAD + fb.BUFFER_ENTRY + part_bytes + _ROOT_AND_IDENTIFIER, fb.BUFFER_ALIGNMENT)
+    return _round_up(HEAD_PAD + BUFFER_ENTRY + part_bytes + _ROOT_AND_IDENTIFIER, BUFFER_ALIGNMENT)
 
 
 def frame(model: fb.Model) -> Footprint:
@@ -100,7 +101,7 @@ def _buffer(model: fb.Model, index: int) -> Footprint:
     """A buffer's entry and its data."""
     size = len(fb.buffer_bytes(model.buffers[index]))
     if size:
-        return Footprint(own=_SLOT + _round_up(fb.BUFFER_ENTRY + 4 + size, fb.BUFFER_ALIGNMENT))
+        return Footprint(own=_SLOT + _round_up(BUFFER_ENTRY + 4 + size, BUFFER_ALIGNMENT))
     entry = copy(model.buffers[index])
     entry.__class__, entry.place = fb.PlacedBuffer, None
     return _packed(entry, _holder()) + Footprint(own=_SLOT)
@@ -146,8 +147,8 @@ def _new(table: type) -> Any:
 def _pack(packing: _Packing) -> Footprint:
     """Pack a part twice: the second time everything that can be shared is there, and only its own bytes are new."""
     part, model = packing.part, packing.model
-    builder = fb.SteadyBuilder(1 << 12)
-    builder.write_zero_points(model)
+    builder = SteadyBuilder(1 << 12)
+    builder.write_zero_points(fb.zero_points(model))
     part.Pack(builder)
     before = builder.Offset()
     part.Pack(builder)

@@ -10,6 +10,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.tflite.schema_types import Indices, Model, SubGraph, Tensor
+from autoselect.tflite.unpacking import TENSORS, Tables, field
 
 ENTRY_BYTES = 4
 """An entry of a vector takes at least as many in the file."""
@@ -22,7 +23,7 @@ _DTYPES = {code: name for name, code in vars(schema.TensorType).items() if isins
 _ITEM_BYTES = {"BOOL": 1, "BFLOAT16": 2, "FLOAT8_E4M3FN": 1, "FLOAT8_E5M2": 1}
 
 
-def check_room(raw: Any, size: int) -> None:
+def check_room(raw: Any, tables: Tables, size: int) -> None:
     """Refuse a file whose parts would take far more room than the file before they are unpacked.
 
     Nothing in the format keeps two entries from pointing at one part, and these at another one twice, and so on.
@@ -43,7 +44,7 @@ def check_room(raw: Any, size: int) -> None:
         _fit(sum(counts) + graphs, size)
     if sum(counts) * size > MOST_TEXT_BYTES:  # Else they cannot be that long, all of the file each.
         total = 0
-        for length in _lengths_of_texts(raw):
+        for length in _lengths_of_texts(raw, tables):
             total += length
             if total > max(MOST_TEXT_BYTES, size):
                 raise ValueError("names that are longer than the file")
@@ -54,16 +55,12 @@ def _fit(entries: int, size: int) -> None:
         raise ValueError(f"{entries} entries in {size} bytes")
 
 
-def _lengths_of_texts(raw: Any) -> Iterator[int]:
+def _lengths_of_texts(raw: Any, tables: Tables) -> Iterator[int]:
     """Bytes of names, and entries of the vectors of tables that are within tables."""
     for i in range(raw.SubgraphsLength()):
         graph = raw.Subgraphs(i)
-        for j in range(graph.TensorsLength()):
-            tensor = graph.Tensors(j)
-            yield _length(tensor, 10)
-            sparsity = tensor.Sparsity()
-            yield 0 if sparsity is None else sparsity.DimMetadataLength() * ENTRY_BYTES
-            yield tensor.VariantTensorsLength() * ENTRY_BYTES
+        if graph.TensorsLength():
+            yield from map(tables.texts_of_tensor, tables.places(field(graph, tables, TENSORS)))
         yield _length(graph, 12)
     for i in range(raw.OperatorCodesLength()):
         yield _length(raw.OperatorCodes(i), 6)

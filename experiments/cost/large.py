@@ -77,14 +77,32 @@ WHOLE = Sizes(calibration=60, search=70, heldout=70, trials=40)
 QUICK = Sizes(calibration=20, search=16, heldout=16, trials=8)
 
 
-class Spent:
-    """Processor seconds by stage: those of this process and of all its children, between the starts of stages."""
+PHASES = {
+    "model": "prepare",
+    "repairs": "repairs",
+    "plan": "probes",
+    "probes": "probes",
+    "trials": "trials",
+    "picks": "heldout",
+}
+"""The phase of ``check`` that begins with a stage; other stages belong to the phase under way."""
 
-    def __init__(self) -> None:
+
+class Spent:
+    """Processor and wall seconds by stage: of this process and of all its children, between the starts of stages.
+
+    The same by phase of ``check``, and the most memory in each phase.
+    """
+
+    def __init__(self, memory: measure.PeakMemory) -> None:
         """Start without a stage."""
         self.seconds: dict[str, float] = {}
         self.first: dict[str, float] = {}
-        self._stage, self._before = "", _processor_seconds()
+        self.phases: dict[str, float] = {}
+        self.peak_bytes: dict[str, int] = {}
+        self._memory = memory
+        self._stage, self._phase = "", "prepare"
+        self._before, self._wall = _processor_seconds(), time.perf_counter()
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
@@ -102,9 +120,12 @@ class Spent:
 
     def close(self, following: str = "") -> None:
         """End the stage that is under way."""
-        now = _processor_seconds()
+        now, wall = _processor_seconds(), time.perf_counter()
         self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._before
-        self._stage, self._before = following, now
+        self.phases[self._phase] = self.phases.get(self._phase, 0.0) + wall - self._wall
+        self.peak_bytes[self._phase] = max(self.peak_bytes.get(self._phase, 0), self._memory.taken())
+        self._phase = PHASES.get(following, self._phase)
+        self._stage, self._before, self._wall = following, now, wall
 
 
 class Inference:
@@ -194,7 +215,8 @@ def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
     _pictures.cache_clear()  # They would count as memory of the search.
     with tempfile.TemporaryDirectory() as scratch:
         outlook = autoselect.check(**asked, output=Path(scratch) / "checked")
-        spent, scored, memory, begun = Spent(), Inference(), measure.PeakMemory(every_seconds=5.0), time.perf_counter()
+        memory, scored, begun = measure.PeakMemory(every_seconds=5.0), Inference(), time.perf_counter()
+        spent = Spent(memory)
         memory.start()
         with scored.counted():
             run = autoselect.search(**asked, output=Path(scratch) / "run", listener=spent)
@@ -202,6 +224,7 @@ def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
         memory.stopped.set()
         wall = time.perf_counter() - begun
         trials, whole = float(run.trials.inference_seconds.sum()), sum(spent.seconds.values())
+    size = asked["model"].stat().st_size
     return {
         **{f"{stage or 'before the first stage'}, s": seconds for stage, seconds in spent.seconds.items()},
         **spent.first,
@@ -210,9 +233,14 @@ def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
         "of it in trials, s": trials,
         "whole search / inference of all scores": whole / scored.seconds,
         "whole search / inference in trials": whole / trials,
-        "peak memory of all processes, GiB": memory.peak_bytes / 2**30,
+        "float file, MB": size / 1e6,
+        **{f"peak memory, {phase}, GB": peak / 1e9 for phase, peak in spent.peak_bytes.items()},
+        "peak memory / float file": max(spent.peak_bytes.values()) / size,
         "wall time, s": wall,
         "wall time by check, s": outlook.search_seconds,
+        "the same / wall time": outlook.search_seconds / wall,
+        **{f"{phase}, wall time, s": seconds for phase, seconds in spent.phases.items()},
+        **{f"{phase}, wall time by check, s": seconds for phase, seconds in outlook.phase_seconds.items()},
     }
 
 

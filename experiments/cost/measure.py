@@ -54,7 +54,7 @@ class PeakMemory(threading.Thread):
         """Prepare; ``start`` begins. A look takes 12 ms of processor time for each process that has TensorFlow."""
         super().__init__(daemon=True)
         self._every_seconds = every_seconds
-        self.peak_bytes = 0
+        self.peak_bytes = self._since = 0
         self.stopped = threading.Event()
 
     def run(self) -> None:
@@ -67,7 +67,12 @@ class PeakMemory(threading.Thread):
                     total += process.memory_full_info().pss
                 except psutil.Error:
                     continue
-            self.peak_bytes = max(self.peak_bytes, total)
+            self.peak_bytes, self._since = max(self.peak_bytes, total), max(self._since, total)
+
+    def taken(self) -> int:
+        """The most since this was asked before."""
+        found, self._since = self._since, 0
+        return found
 
 
 def search(

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from autoselect.sources.keras_models import from_keras
+
 
 def converted(path: Path, net: str | Callable[..., Any], pictures: Sequence[np.ndarray]) -> Path:
     """The float file of a net, made where it is not there yet; it gives logits.
@@ -23,7 +25,6 @@ def converted(path: Path, net: str | Callable[..., Any], pictures: Sequence[np.n
     if path.exists():
         return path
     import keras
-    import tensorflow as tf
 
     keras.utils.set_random_seed(0)
     shape = pictures[0].shape[1:]
@@ -40,6 +41,6 @@ def converted(path: Path, net: str | Callable[..., Any], pictures: Sequence[np.n
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, contextlib.redirect_stdout(sys.stderr):
         saved = Path(folder) / path.name
-        saved.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+        saved.write_bytes(from_keras(model).content)  # With a free batch TensorFlow refuses some nets.
         saved.rename(path)
     return path

@@ -129,7 +129,7 @@ def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
             ran.append(row)
             return {"y": np.array([1.0 + errors[row]])}
 
-    built = SimpleNamespace(build=lambda recipe: SimpleNamespace(content=b"12345678"))
+    built = SimpleNamespace(content=lambda recipe: b"12345678")
     store = SimpleNamespace(inputs=lambda row: row)
     monkeypatch.setattr(divergence, "Runner", Candidate)
     monkeypatch.setattr(wide_kernels, "quick", lambda content: content)

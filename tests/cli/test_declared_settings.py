@@ -30,7 +30,7 @@ from autoselect.study.recording.samplers import SAMPLERS
 
 ROOT = Path(autoselect.__file__).resolve().parent
 TABLE = ROOT.parent / "docs" / "options_table.py"
-SETTLED_BY_THE_SEARCH = {"repair_sets"}
+SETTLED_BY_THE_SEARCH = {"added_noise", "repair_sets"}
 KINDS: dict[str, type[SharedSettings]] = {"search": SearchSettings, "diagnose": DiagnosisSettings}
 """What is declared of the functions and commands of these names."""
 COMMANDS = {"search": search, "diagnose": diagnose}

@@ -129,6 +129,8 @@ OUTLOOK = Outlook(
     trials=100,
     workers=2,
     disk_bytes=12_000_000,
+    memory_bytes=1_800_000_000,
+    machine_bytes=24e9,
 )
 
 
@@ -149,11 +151,18 @@ def test_a_check_says_what_the_search_would_be(monkeypatch: pytest.MonkeyPatch) 
         "samples       100 calibration, 1,000 search, 2,000 held-out",
         "search space  4.2e+06 candidates; 2 states for each unit",
         "one trial     0.45 s (0.05 to build, 0.4 to score, 0.4 ms an inference)",
-        "the search    100 trials on 2 workers: at most about 1:35, less by what racing saves",
+        "the search    100 trials on 2 workers: about 1:35",
     ]
     assert lines[5].startswith("disk          about 12.00 MB while it runs, ")
-    assert lines[6] == "of it         preparing 0:05, units one by one 0:09, trials 1:05, held-out samples 0:16"
-    assert lines[7] == "Next: autoselect search m.tflite --trials 100"
+    assert lines[6] == "memory        about 1.8 GB in all, of 24 GB"
+    assert lines[7] == "of it         calibrating 0:05, probes of units 0:09, trials 1:05, held-out samples 0:16"
+    assert lines[8] == "Next: autoselect search m.tflite --trials 100"
+
+
+def test_a_check_warns_of_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = checked(monkeypatch, machine_bytes=1e9)
+    assert "memory        about 1.8 GB in all, of 1 GB" in done.stdout
+    assert "Let fewer than 2 workers do it (--workers)" in " ".join(done.stderr.split())
 
 
 def test_a_check_says_what_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import zoo
+from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.compilers.opening import compiler_of
 from autoselect.compilers.vela import NPU_OP, VelaCompiler
@@ -19,8 +21,8 @@ from autoselect.domain.verdicts import judge
 from autoselect.errors import CompilerRefusal, JobFailed, TrialError, UsageError, WorkerDied
 from autoselect.quantize.building.build import Candidate
 from autoselect.scoring.target_file import read_target
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 U55 = read_target("ethos-u55-128")
 
@@ -116,3 +118,52 @@ def test_vela_refuses_with_its_own_reason() -> None:
 def test_what_a_verdict_of_vela_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: {"ethos-u-vela": "9.8.7"}[name])
     assert VelaCompiler(U55).versions() == {"Vela": "9.8.7"}
+
+
+@functools.cache
+def in_4_bits() -> bytes:
+    """A convolution whose weights are stored in 4 bits."""
+    model = fb.parse(candidate().content)
+    graph = model.subgraphs[0]
+    for op in graph.operators:
+        if fb.op_type(model, op) == "CONV_2D" and graph.tensors[op.inputs[1]].type == schema.TensorType.INT8:
+            tensor = graph.tensors[op.inputs[1]]
+            levels = fb.constant_values(model, tensor).ravel().astype(np.int16) >> 4
+            tensor.type = schema.TensorType.INT4
+            tensor.buffer = editing.add_buffer(model, ((levels[1::2] & 15) << 4 | (levels[::2] & 15)).astype(np.uint8))
+    return fb.serialise(model)
+
+
+def test_weights_of_4_bits_never_reach_vela(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It dies of them: a floating-point exception, and not a word."""
+    called = list[object]()
+    monkeypatch.setattr("autoselect.compilers.vela.run_tethered", lambda *a, **k: called.append(a))
+    compiler = VelaCompiler(U55)
+    for ask in (compiler.compile, compiler.partition, compiler.compiled):
+        with pytest.raises(CompilerRefusal, match="Vela reads no int4 constants"):
+            ask(in_4_bits(), timeout_seconds=120.0)
+    assert not called
+
+
+def test_a_forecast_knows_that_vela_reads_no_weights_of_4_bits() -> None:
+    verdict = judge(reader.read_graph(fb.parse(in_4_bits())), U55)
+    refused = verdict.refused(by="compiler")
+    assert len(refused) == 5
+    assert {verdict.placements[i].reason for i in refused} == {
+        "Vela reads no int4 constants; weights of fewer levels, stored in int8, take as little"
+    }
+    assert not judge(candidate().graph, U55).refused()
+
+
+def test_vela_dies_of_weights_of_4_bits_where_nothing_keeps_it_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the refusal is needed; once this fails, Vela reads them."""
+    pytest.importorskip("ethosu")
+    monkeypatch.setattr(VelaCompiler, "_refuse_unreadable", lambda *_: None)
+    with pytest.raises(WorkerDied, match="SIGFPE"):
+        VelaCompiler(U55).compile(in_4_bits(), timeout_seconds=120.0)
+
+
+def test_the_compiled_file_is_what_is_stored() -> None:
+    pytest.importorskip("ethosu")
+    made, content = VelaCompiler(U55).compiled(candidate().content, timeout_seconds=120.0)
+    assert made.stored_bytes == len(content)

@@ -205,9 +205,11 @@ REFUSED_REPAIRS = {
     "two of a kind": (["bias", "bias-sequential"], "at most one of 'bias'"),
     "two ranges": (["ranges-mse", "ranges-observed"], "at most one of 'ranges'"),
     "no list": ("bias", "expected a list of names"),
-    "another repair for a node": (["bias:conv"], "only ranges are chosen for single nodes"),
-    "ranges for no node": (["ranges-mse:"], "only ranges are chosen for single nodes"),
+    "another repair for a node": (["bias:conv"], "only ranges and levels are chosen for single nodes"),
+    "ranges for no node": (["ranges-mse:"], "only ranges and levels are chosen for single nodes"),
     "two ranges for a node": (["ranges-mse:conv", "ranges-observed:conv"], "at most one of 'ranges'"),
+    "two levels": (["levels-4", "levels-6"], "at most one of 'levels'"),
+    "levels of no bits": (["levels-9"], "expected one of bias"),
     "unknown ranges for a node": (["ranges-best:conv"], "expected one of bias"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autoselect.isolation import machine
@@ -40,3 +41,15 @@ def test_a_container_may_have_less_memory(
     if text is not None:
         limit.write_text(text, encoding="ascii")
     assert machine.memory_bytes() == (whole if expected is None else expected)
+
+
+def test_a_large_model_gets_fewer_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "available_cpus", lambda: 4)
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 8e9)
+    assert [machine.default_workers(size) for size in (0, 20_000_000, 102_000_000, 10**9)] == [4, 4, 2, 1]
+
+
+def test_a_process_knows_the_most_that_it_took() -> None:
+    before = machine.peak_bytes()
+    taken = np.ones(200_000_000, np.uint8)
+    assert machine.peak_bytes() >= max(before, int(taken.sum()))

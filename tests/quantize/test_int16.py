@@ -184,6 +184,37 @@ def test_a_repair_of_ranges_is_for_8_bits_and_clips_no_16_bit_node(method: str) 
     assert narrow[0] != narrow[1]
 
 
+def rows(x: Any) -> Any:
+    """Values near their largest, so that sums of many products are long."""
+    return tf().reshape(tf().nn.sigmoid(4.0 * x + 2.0), (6, 400))
+
+
+PRODUCTS = [
+    pytest.param(lambda x: tf().matmul(rows(x)[None], rows(2.0 * x)[None], transpose_b=True), id="of a batch"),
+    pytest.param(lambda x: tf().matmul(tf().tanh(x), rows(x)[None], transpose_a=True), id="turned"),
+    pytest.param(lambda x: tf().matmul(rows(x), rows(2.0 * x), transpose_b=True), id="fully connected"),
+    pytest.param(lambda x: tf().matmul(tf().tanh(x), zoo.weights(1, 400, 5)), id="with a constant"),
+]
+
+
+@pytest.mark.parametrize("call", PRODUCTS)
+def test_a_product_of_matrices_is_near_float_with_16_bits(call: Callable[[Any], Any]) -> None:
+    prepared = zoo.from_function(call, (1, 6, 400)).prepared
+    names = {node.name for node in prepared.nodes}
+    products = {n.name for n in prepared.nodes if n.op_type in ("BATCH_MATMUL", "FULLY_CONNECTED")}
+    floats = run(prepared.builder.build(Recipe(denylisted_nodes=frozenset(names), fallback="float")).content, prepared)
+
+    def error(wide: frozenset[str]) -> float:
+        recipe = Recipe(int16_nodes=wide, denylisted_nodes=frozenset(names - products), fallback="float")
+        candidate = prepared.builder.build(recipe)
+        assert {candidate.kinds[name] for name in products} == {"int16" if wide else "integer"}
+        found = run(candidate.content, prepared)
+        return max(float(np.abs(found[key] - value).max() / np.abs(value).max()) for key, value in floats.items())
+
+    assert products
+    assert error(frozenset(products)) < min(1e-3, error(frozenset()) / 20)
+
+
 @pytest.mark.parametrize(("make", "without"), MODELS)
 def test_what_has_no_16_bit_form_stays_int8_and_says_so(make: Callable[[], zoo.Prepared], without: set[str]) -> None:
     prepared = make()

@@ -54,6 +54,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "weights-mse": frozenset({"weights", "biases"}),
     "rounding-gptq": frozenset({"weights"}),
     "equalization": RANGED | {"weights", "hybrid weights", "hybrid biases", "float constants"},
+    **{name: frozenset({"weights", "hybrid weights", "biases"}) for name in REPAIRS if name.startswith("levels-")},
     **{name: RANGED for name in REPAIRS if name.startswith("ranges-")},
 }
 """What each repair may change; all that is not named here nor in the parts below is to be equal."""
@@ -116,9 +117,9 @@ def one_of(word: str) -> st.SearchStrategy[tuple[str, ...]]:
     return st.sampled_from([(), *((name,) for name in REPAIRS if name.startswith(word))])
 
 
-REPAIRED = st.tuples(*(one_of(word) for word in ("bias", "equalization", "ranges", "rounding", "weights"))).map(
-    lambda chosen: tuple(name for names in chosen for name in names)
-)
+REPAIRED = st.tuples(
+    *(one_of(word) for word in ("bias", "equalization", "levels", "ranges", "rounding", "weights"))
+).map(lambda chosen: tuple(name for names in chosen for name in names))
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)
@@ -149,6 +150,7 @@ CHANGED = {
     "bias-sequential": {"biases", "hybrid biases"},
     "weights-mse": {"weights"},
     "rounding-gptq": {"weights"},
+    "levels-6": {"weights", "hybrid weights", "biases"},
     "equalization": {"scales of activations", "biases", "weights"},
     "ranges-moving-average": {"scales of activations"},
 }

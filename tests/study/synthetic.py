@@ -31,6 +31,7 @@ def chain_of(
     hybrid: bool = False,
     mixed: bool = False,
     repair_sets: Sequence[Repairs] = ((),),
+    added_noise: Sequence[float] = (),
     constraints: Constraints | None = None,
     idle: frozenset[int] = frozenset(),
     allowed_loss: float = math.inf,
@@ -75,6 +76,7 @@ def chain_of(
         forecast,
         states=STATES["search" if mixed else "drq" if hybrid else "float"],
         repair_sets=repair_sets,
+        added_noise=added_noise,
         constraints=constraints or Constraints(),
         rule=rule,
     )

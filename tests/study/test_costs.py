@@ -11,6 +11,7 @@ import pytest
 
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.pareto import non_dominated
+from autoselect.domain.quantities import stored_bytes
 from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.states import STATES
 from autoselect.study.proposing.costs import CostModel
@@ -134,3 +135,41 @@ def test_the_surrogate_finds_the_front_of_any_objectives(costs: tuple[str, ...])
     front = [s.mask for s, kept in zip(told, non_dominated(points), strict=True) if kept]
     assert len({s.mask for s in told}) == 30
     assert Mask(0b01010101) in front if costs == ("segments",) else len(front) > 3
+
+
+def packed_problem() -> Problem:
+    """The same as of no objective of the graph; the entropy of constants tells 100 bytes and 10 for each left out."""
+
+    def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
+        size = 100 + 10 * len(nodes)
+        return Forecast(4 * size, float(len(nodes)), tuple(sorted(nodes)), None, {"flash_bytes": float(size)})
+
+    plain = problem_of(("flash_bytes", "penalty"))
+    return Problem(plain.units, plain.neighbours, forecast, states=plain.states, costs=("flash_bytes", "penalty"))
+
+
+def test_a_packed_size_is_its_forecast_and_what_was_learned_beyond_it() -> None:
+    problem, masks = packed_problem(), list(map(Mask, range(256)))
+    (before, _) = CostModel(problem, []).expected(masks)
+    assert before.tolist() == [problem.forecast(mask).figures["flash_bytes"] for mask in masks]
+
+    def measured(left_out: Units) -> float:
+        """What is left to the host is not packed: each that is left out takes 5 bytes more, the first 50."""
+        out = left_out.bit_count()
+        return 150.0 + 15.0 * out + 45.0 * (left_out & 1)
+
+    rng = np.random.default_rng(0)
+    known = [int(mask) for mask in rng.choice(256, 40, replace=False)]
+    model = CostModel(problem, [seen(problem, mask, flash_bytes=measured(mask)) for mask in known])
+    (after, _) = model.expected(masks)
+    truth = np.array([measured(mask.left_out) for mask in masks])
+    assert np.abs(after - truth).mean() < 0.1 * np.abs(before - truth).mean()
+    assert model.stored(masks) == after.tolist()
+
+
+def test_what_is_stored_is_the_packed_size_that_a_run_asks_for() -> None:
+    assert stored_bytes(400, {}) == 400.0
+    assert stored_bytes(400, {"arena_bytes": 7.0}) == 400.0
+    assert stored_bytes(400, {"download_bytes": 90.0}) == 90.0
+    assert stored_bytes(400, {"download_bytes": 90.0, "flash_bytes": 120.0}) == 120.0
+    assert CostModel(problem_of(("size_bytes",)), []).stored([Mask(), Mask(3)]) == [100.0, 120.0]

@@ -162,3 +162,14 @@ def test_beside_the_cap_one_unit_of_many_changes_nothing() -> None:
     believed = surrogate.believe([Mask(0b1000), Mask(0b11_1111_0111)])
     assert believed.mean.tolist() == pytest.approx(np.log([27 / 28, 3 / 4]).tolist(), abs=0.08)
     assert believed.deviation[0] < 0.1
+
+
+def test_fewer_levels_add_what_they_were_measured_to_add() -> None:
+    """Without a score of a candidate that has them; a score then corrects it."""
+    problem = chain_of([0.01, 0.02], repair_sets=((), ("levels-6",), ("levels-4",)), added_noise=(0.0, 0.03, 0.3))
+    surrogate = Surrogate(problem)
+    believed = surrogate.believe([Mask(), Mask(repairs=1), Mask(repairs=2), Mask(0b11, repairs=2)])
+    assert np.exp(believed.mean).tolist() == pytest.approx([0.03, 0.06, 0.33, 0.3], rel=0.05)
+    known = [Mask(), Mask(repairs=1), Mask(1, repairs=1), Mask(2, repairs=1)]
+    surrogate.fit(known, np.log([0.03, 0.045, 0.035, 0.025]), np.zeros(4))
+    assert np.exp(surrogate.believe([Mask(repairs=1)]).mean[0]) == pytest.approx(0.045, rel=0.1)

@@ -20,10 +20,14 @@ from autoselect.tflite import footprint as fp
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Bytes of its own, and the items that it shares with other parts as a bit mask."""
+    """Bytes of its own, and the items that it shares with other parts as a bit mask.
+
+    ``packed`` is what the constants among its own bytes take after packing.
+    """
 
     own: int
     items: int
+    packed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ class Plan:
         steps: The ops in order of execution.
         own: For each value the slot that is computed; the others are converted from it.
         places: For each op of the float model that is in the plan its place among ``steps``.
+        cost: Of all parts; its items are those of any.
     """
 
     size_bytes: int
@@ -98,6 +103,7 @@ class Plan:
     steps: tuple[Part | Conversion, ...]
     own: Sequence[int]
     places: Mapping[int, int]
+    cost: Cost = Cost(0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +126,7 @@ class Blueprint:
             converted from another conversion's result comes after it.
         frame: What all candidates have.
         item_bytes: For each bit of a cost's items the bytes.
+        item_packed: Likewise what constants take after packing; 0 for what is none.
         no_int16: Why nodes have no 16-bit form, by position among the nodes; of a blueprint that was read with the
             16-bit build. The others have none either where it was read without.
         unsteady: Parts of which the target's compiler says otherwise in one model than in another; they count as left.
@@ -139,6 +146,7 @@ class Blueprint:
     conversions: Mapping[int, tuple[Conversion, ...]]
     frame: Cost
     item_bytes: tuple[int, ...]
+    item_packed: tuple[float, ...] = ()
     no_int16: Mapping[int, str] = field(default_factory=dict)
     unsteady: int = 0
     gathers: bool = False
@@ -227,7 +235,7 @@ class Blueprint:
     def _put_together(
         self, chosen: Sequence[Part], own: Sequence[int], needed: bytearray, live: Sequence[bool]
     ) -> Plan:
-        drawn = _Drawing(self, own, needed)
+        drawn = _Drawing(self, own, needed, self.frame)
         for slot in self.given:
             drawn.write(slot)
         places: dict[int, int] = {}
@@ -242,22 +250,28 @@ class Blueprint:
             drawn.fetch(slot)
         kinds = tuple(_KIND[chosen[place].record.kind] if live[place] else "folded" for place in self.place_of)
         plan = Plan(
-            size_bytes=fp.file_size(self.frame.own + drawn.bytes + self._weigh(self.frame.items | drawn.items)),
+            size_bytes=fp.file_size(drawn.cost.own + int(_weigh(drawn.cost.items, self.item_bytes))),
             kinds=kinds,
             graph=Graph(tensors=self.tensors, ops=tuple(drawn.ops), inputs=self.inputs, outputs=self.outputs),
             steps=tuple(drawn.steps),
             own=own,
             places=places,
+            cost=drawn.cost,
         )
         return gathered(plan) if self.gathers else plan
 
-    def _weigh(self, items: int) -> int:
-        weight = 0
-        while items:
-            low = items & -items
-            weight += self.item_bytes[low.bit_length() - 1]
-            items ^= low
-        return weight
+    def packed_bytes(self, plan: Plan) -> float:
+        """About what the constants of a candidate take after packing, by the entropy of their levels."""
+        return plan.cost.packed + _weigh(plan.cost.items, self.item_packed)
+
+
+def _weigh(items: int, weights: Sequence[float]) -> float:
+    weight = 0.0
+    while items:
+        low = items & -items
+        weight += weights[low.bit_length() - 1]
+        items ^= low
+    return weight
 
 
 def gathered(plan: Plan) -> Plan:
@@ -287,12 +301,17 @@ class _Drawing:
     So a value waits in its smaller form where it has both.
     """
 
-    def __init__(self, blueprint: Blueprint, own: Sequence[int], needed: bytearray) -> None:
+    def __init__(self, blueprint: Blueprint, own: Sequence[int], needed: bytearray, frame: Cost) -> None:
         self._blueprint, self._own, self._needed = blueprint, own, needed
         self._waiting: dict[int, Conversion] = {}
         self.steps: list[Part | Conversion] = []
         self.ops: list[Op] = []
-        self.bytes, self.items = 0, 0
+        self._bytes, self._items, self._packed = frame.own, frame.items, frame.packed
+
+    @property
+    def cost(self) -> Cost:
+        """Of the frame and of all that is drawn."""
+        return Cost(self._bytes, self._items, self._packed)
 
     def add(self, part: Part) -> None:
         record, own = part.record, self._own
@@ -305,9 +324,7 @@ class _Drawing:
 
     def write(self, slot: int) -> None:
         """The tensor that is written, and the conversions of it that someone needs."""
-        cost = self._blueprint.own_costs[slot]
-        self.bytes += cost.own
-        self.items |= cost.items
+        self._add(self._blueprint.own_costs[slot])
         chain = self._blueprint.conversions.get(slot)
         if not chain:
             return
@@ -333,5 +350,9 @@ class _Drawing:
     def _append(self, step: Part | Conversion, record: Op, cost: Cost) -> None:
         self.steps.append(step)
         self.ops.append(record)
-        self.bytes += cost.own
-        self.items |= cost.items
+        self._add(cost)
+
+    def _add(self, cost: Cost) -> None:
+        self._bytes += cost.own
+        self._items |= cost.items
+        self._packed += cost.packed

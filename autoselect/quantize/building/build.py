@@ -95,21 +95,34 @@ class Builder:
             RecipeError: If the recipe names what the model does not have.
             BuildError: If the quantizer refuses the model.
         """
-        chosen = left_out(recipe, self._nodes)
-        wholes, (blueprint, stock) = self._whole_builds(recipe), self._pieces(recipe)
-        plan = self._plan(blueprint, chosen)
-        built = Built(model=stitch(plan, stock), places=plan.places, repairs=recipe.repairs)
-        model = passes.run(passes.CANDIDATE, built, self._kit).model
-        kinds = {node.name: kind for node, kind in zip(self._nodes, plan.kinds, strict=True)}
+        chosen, plan, built = self._put_together(recipe)
+        wholes, blueprint = self._whole_builds(recipe), self._pieces(recipe)[0]
+        kinds = self._kinds(plan)
         return Candidate(
-            content=fb.serialise(model),
-            graph=_as_planned(reader.read_graph(model), plan.graph),
+            content=fb.serialise(built.model),
+            graph=_as_planned(reader.read_graph(built.model), plan.graph),
             kinds=kinds,
             fallbacks=_fallbacks(chosen, kinds, wholes) | self._not_int16(chosen, blueprint, kinds),
             places=plan.places,
             shifts=self._shifts(kinds, wholes, built.shifts) if corrects_biases(recipe) else {},
             skipped={node.name: _skipped(node.index, wholes.of(kinds[node.name])) for node in self._nodes},
         )
+
+    def content(self, recipe: Recipe) -> bytes:
+        """The bytes of a recipe's file alone, for who runs it and asks no more; errors are those of :meth:`build`."""
+        chosen, plan, built = self._put_together(recipe)
+        _fallbacks(chosen, self._kinds(plan), self._whole_builds(recipe))
+        return fb.serialise(built.model)
+
+    def _put_together(self, recipe: Recipe) -> tuple[LeftOut, Plan, Built]:
+        chosen = left_out(recipe, self._nodes)
+        blueprint, stock = self._pieces(recipe)
+        plan = self._plan(blueprint, chosen)
+        built = Built(model=stitch(plan, stock), places=plan.places, repairs=recipe.repairs)
+        return chosen, plan, passes.run(passes.CANDIDATE, built, self._kit)
+
+    def _kinds(self, plan: Plan) -> dict[str, str]:
+        return {node.name: kind for node, kind in zip(self._nodes, plan.kinds, strict=True)}
 
     def _plan(self, blueprint: Blueprint, chosen: LeftOut) -> Plan:
         denied = [place for place, node in enumerate(self._nodes) if node.index in chosen.nodes]

@@ -5,11 +5,13 @@ Knows which forms an op has and what each part takes in a file; refuses to know 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import IN_INTEGERS, Op, OpKind
@@ -59,6 +61,11 @@ class Book:
     def __init__(self) -> None:
         self._owners: dict[Hashable, set[Hashable]] = {}
         self._bits: dict[Hashable, tuple[int, int]] = {}
+        self._packed: dict[Hashable, float] = {}
+
+    def add_packed(self, item: Hashable, packed_bytes: float) -> None:
+        """Note what a constant takes after packing."""
+        self._packed[item] = packed_bytes
 
     def add(self, owner: Hashable, footprint: fp.Footprint) -> None:
         """Note what a part needs; two parts of one owner are never in one file."""
@@ -67,18 +74,43 @@ class Book:
 
     def cost(self, owner: Hashable, footprint: fp.Footprint) -> Cost:
         """The footprint with what is always there, or this part's alone, counted in."""
-        own, mask = footprint.own, 0
+        own, mask, packed = footprint.own, 0, 0.0
         for item, size in footprint.items.items():
             owners = self._owners[item]
             if owners == {owner} or owner == "frame":
                 own += size
+                packed += self._packed.get(item, 0.0)
             elif "frame" not in owners:
                 mask |= 1 << self._bits.setdefault(item, (len(self._bits), size))[0]
-        return Cost(own, mask)
+        return Cost(own, mask, packed)
 
     def item_bytes(self) -> tuple[int, ...]:
         """Bytes of each item with a bit."""
         return tuple(size for _, size in self._bits.values())
+
+    def item_packed(self) -> tuple[float, ...]:
+        """What each of them takes after packing, as far as it is a constant."""
+        return tuple(self._packed.get(item, 0.0) for item in self._bits)
+
+
+def packed_bytes(values: np.ndarray) -> float:
+    """About what a constant takes after packing: the entropy of its levels.
+
+    Of numbers of several bytes it is that of the first bytes, of the second ones and so on. The entropy of a sample is
+    too small by half a bit's natural logarithm for each further level that occurs (Miller 1955).
+
+    Returns:
+        Bytes; at most as many as it has.
+    """
+    planes = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, values.dtype.itemsize)
+    found = 0.0
+    for plane in planes.T if values.size else ():
+        counts = np.bincount(plane)
+        counts = counts[counts > 0]
+        shares = counts / counts.sum()
+        bits = -float((shares * np.log2(shares)).sum()) * plane.size + (len(counts) - 1) / (2.0 * math.log(2.0))
+        found += min(bits / 8.0, plane.size)
+    return found
 
 
 @cache
@@ -216,6 +248,7 @@ class _Reader:
             conversions=self._conversions(costs),
             frame=self._book.cost("frame", frame),
             item_bytes=self._book.item_bytes(),
+            item_packed=self._book.item_packed(),
             no_int16={i: self._no_int16[n.index] for i, n in enumerate(self._nodes) if n.index in self._no_int16},
         )
         stock = Stock(
@@ -306,6 +339,9 @@ class _Reader:
             self._constant_at[key] = len(self._slots.tensors) + len(self._constants)
             self._constants.append((made, whole.model.buffers[made.buffer]))
             self._constant_footprints[self._constant_at[key]] = _constant_footprint(whole.model, made, key)
+            if fb.is_constant(whole.model, made):
+                digest = fp.data_digest(whole.model, made.buffer)
+                self._book.add_packed(("data", digest), packed_bytes(fb.constant_values(whole.model, made)))
         return self._constant_at[key]
 
     def _choice(self, forms: Mapping[str, _Draft], values: tuple[int, ...]) -> Choice:

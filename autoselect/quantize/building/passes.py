@@ -12,6 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.quantize.building.dynamic_range import make_hybrid
 from autoselect.quantize.repairing.bias import correct_biases, correct_biases_in_sequence
 from autoselect.quantize.repairing.built import Built, Pass
+from autoselect.quantize.repairing.fewer_levels import take_fewer_levels
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weight_rounding import round_weights
 from autoselect.quantize.repairing.weight_scales import reround_weights
@@ -47,8 +48,9 @@ def tidy(built: Built, _kit: RepairKit) -> None:
 
 
 FLOAT: tuple[Pass, ...] = (hide_unused_outputs, forget_calibration, name_constants)
-HYBRID: tuple[Pass, ...] = (*FLOAT, make_hybrid, reround_weights, round_weights, correct_biases)
-INTEGER: tuple[Pass, ...] = (name_constants, reround_weights, round_weights, correct_biases)
+WEIGHTS: tuple[Pass, ...] = (reround_weights, take_fewer_levels, round_weights, correct_biases)
+HYBRID: tuple[Pass, ...] = (*FLOAT, make_hybrid, *WEIGHTS)
+INTEGER: tuple[Pass, ...] = (name_constants, *WEIGHTS)
 CANDIDATE: tuple[Pass, ...] = (correct_biases_in_sequence, tidy)
 
 

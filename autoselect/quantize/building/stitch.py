@@ -6,14 +6,14 @@ Refuses to know why an op was chosen.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import copy, deepcopy
+from copy import deepcopy
 
 import numpy as np
 
 from autoselect.quantize.building.blueprint import Conversion, Part, Plan
 from autoselect.quantize.building.parts import Piece, Stock
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite.editing import conversion_code, conversion_op
+from autoselect.tflite.editing import conversion_code, conversion_op, twin
 
 _HEAD = 64
 """Bytes by which buffers are told apart at first."""
@@ -38,10 +38,10 @@ class _Stitcher:
     def __init__(self, plan: Plan, stock: Stock) -> None:
         self._plan, self._stock = plan, stock
         frame = stock.frame
-        self._model = copy(frame)
-        self._model.buffers = [copy(buffer) for buffer in frame.buffers]
-        self._model.operatorCodes = [copy(code) for code in frame.operatorCodes]
-        self._model.metadata = [copy(entry) for entry in frame.metadata or []] or None
+        self._model = twin(frame)
+        self._model.buffers = [twin(buffer) for buffer in frame.buffers]
+        self._model.operatorCodes = [twin(code) for code in frame.operatorCodes]
+        self._model.metadata = [twin(entry) for entry in frame.metadata or []] or None
         self._tensors: list[fb.Tensor] = []
         self._at: dict[int, int] = {}
         self._buffers: dict[int, int] = {}
@@ -52,7 +52,7 @@ class _Stitcher:
 
     def model(self, *, signatures: bool) -> fb.Model:
         plan, stock = self._plan, self._stock
-        main = copy(stock.frame.subgraphs[0])
+        main = twin(stock.frame.subgraphs[0])
         self._model.subgraphs = [main, *map(deepcopy, stock.frame.subgraphs[1:])]
         main.inputs = self._places(plan.graph.inputs)
         main.operators = [self._op(step) for step in plan.steps]
@@ -80,10 +80,10 @@ class _Stitcher:
         behind = slot - len(stock.tensors)
         if behind >= 0:
             made, buffer = stock.constants[behind]
-            tensor = copy(made)
+            tensor = twin(made)
             tensor.buffer = 0 if tensor.isVariable else self._buffer(buffer)
             return tensor
-        tensor = copy(stock.tensors[slot])
+        tensor = twin(stock.tensors[slot])
         tensor.buffer = self._buffer(stock.frame.buffers[tensor.buffer])
         is_own = slot == self._plan.own[stock.value_of[slot]]
         tensor.name = stock.names[0 if is_own else 1][slot].encode()
@@ -101,7 +101,7 @@ class _Stitcher:
             self._buffers[id(buffer)] = place = next(places, len(self._model.buffers))
             if place == len(self._model.buffers):
                 alike.append(place)
-                self._model.buffers.append(copy(buffer))
+                self._model.buffers.append(twin(buffer))
         return self._buffers[id(buffer)]
 
     def _op(self, step: Part | Conversion) -> fb.Operator:
@@ -112,7 +112,7 @@ class _Stitcher:
             op.inputs, op.outputs = np.array(op.inputs, np.int32), np.array(op.outputs, np.int32)
             return op
         piece: Piece = self._stock.pieces[step.source, step.position]
-        op = copy(piece.op)
+        op = twin(piece.op)
         op.opcodeIndex = self._code(piece.code)
         op.inputs = self._places(piece.inputs)
         op.outputs = self._places(step.writes)
@@ -124,7 +124,7 @@ class _Stitcher:
         key = (wanted.builtinCode, wanted.customCode or b"")
         if key not in self._codes:
             self._codes[key] = len(self._model.operatorCodes)
-            self._model.operatorCodes.append(copy(wanted))
+            self._model.operatorCodes.append(twin(wanted))
         code = self._model.operatorCodes[self._codes[key]]
         code.version = max(code.version, wanted.version)
         return self._codes[key]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 
@@ -24,6 +26,19 @@ class Shift:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The levels that the weights of one op may have, if these are fewer than 255.
+
+    Attributes:
+        top: The weights are the multiples -top..top of a step.
+        step: That step in stored levels, by output channel or for all, an integer of at least 1.
+    """
+
+    top: int
+    step: np.ndarray
+
+
 @dataclass(slots=True, kw_only=True)
 class Built:
     """A whole build or a candidate, with what its passes found.
@@ -35,6 +50,7 @@ class Built:
         shifts: What bias correction found, by op of the float model.
         skipped: By name of a repair, why it left an op alone that it is there for.
         kept_float: For each op of the float model that cannot be hybrid why; of the hybrid build.
+        grids: The levels of ops of the float model whose weights have fewer.
     """
 
     model: fb.Model
@@ -43,6 +59,7 @@ class Built:
     shifts: Mapping[int, Shift] = field(default_factory=dict)
     skipped: dict[str, Mapping[int, str]] = field(default_factory=dict)
     kept_float: Mapping[int, str] = field(default_factory=dict)
+    grids: dict[int, Grid] = field(default_factory=dict)
 
 
 Pass = Callable[[Built, RepairKit], None]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from autoselect.domain.recipe import node_ranges, split_repair
+from autoselect.domain.recipe import node_repairs, split_repair
 from autoselect.errors import BuildError
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.repairing import equalize, input_means, ranges
@@ -133,7 +133,7 @@ class RepairKit:
             return {}
         measured = self._ranges("equalization" in repairs)
         found = {index: one for name in chosen if name in measured for index, one in measured[name].items()}
-        for node, method in node_ranges(chosen, self._owned).items():
+        for node, method in node_repairs(chosen, self._owned, "ranges").items():
             found |= {index: measured[method][index] for index in self._owned[node] if index in measured[method]}
         return found
 
@@ -180,7 +180,7 @@ class RepairKit:
         left = ranges.without_range(model, self._ranges(equalized)[method])
         if pattern is None:
             return left
-        names, meant = self._plain.names.nodes, node_ranges([name], self._owned)
+        names, meant = self._plain.names.nodes, node_repairs([name], self._owned, "ranges")
         return {index: reason for index, reason in left.items() if names[index] in meant}
 
     def _source(self, equalized: bool) -> TfliteFile:

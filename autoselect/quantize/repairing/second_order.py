@@ -124,7 +124,7 @@ def _mirror(matrix: np.ndarray) -> None:
         matrix[start:end, end:] = matrix[end:, start:end].T
 
 
-def compensated(steps: np.ndarray, nearest: np.ndarray, moments: np.ndarray) -> np.ndarray:
+def compensated(steps: np.ndarray, nearest: np.ndarray, moments: np.ndarray, top: int = TOP) -> np.ndarray:
     """Round weights, largest inputs first, each with the errors of those before it in mind.
 
     What is best for the weights that are left follows from the Cholesky factor of the moments. The paper has that of
@@ -134,9 +134,10 @@ def compensated(steps: np.ndarray, nearest: np.ndarray, moments: np.ndarray) -> 
         steps: Weights in units of their scales, shape (groups, channels, inputs).
         nearest: Their nearest levels, in the same shape.
         moments: Second moments of the inputs, shape (groups, inputs, inputs).
+        top: The highest level.
 
     Returns:
-        Levels in -127..127, no more than ``MOST_STEPS`` from the nearest, in the shape and type of ``steps``.
+        Levels in -top..top, no more than ``MOST_STEPS`` from the nearest, in the shape and type of ``steps``.
 
     Raises:
         numpy.linalg.LinAlgError: If the moments are none, as far as their digits tell.
@@ -145,7 +146,7 @@ def compensated(steps: np.ndarray, nearest: np.ndarray, moments: np.ndarray) -> 
     order = np.argsort(-np.diagonal(moments, axis1=1, axis2=2), axis=1, kind="stable")[:, ::-1]
     along = order[:, None, :]
     work, near = (np.take_along_axis(values, along, axis=2) for values in (steps, nearest))
-    low, high = np.clip(near - MOST_STEPS, -TOP, TOP), np.clip(near + MOST_STEPS, -TOP, TOP)
+    low, high = np.clip(near - MOST_STEPS, -top, top), np.clip(near + MOST_STEPS, -top, top)
     factors, change = _factors(moments, order), np.zeros_like(work)
     power = np.diagonal(factors, axis1=1, axis2=2)[:, None, :]
     for end in range(work.shape[2], 0, -_BLOCK):

@@ -56,7 +56,9 @@ class _Layer:
         shape: Of its weights.
         groups: Count of groups.
         values: Float weights, in ``shape``.
-        scales: Of each weight; may be broadcast to ``shape``.
+        scales: Of each weight, what one level is worth; may be broadcast to ``shape``.
+        top: The highest level.
+        step: What a level is as it is stored; may be broadcast to ``shape``.
     """
 
     op_type: str
@@ -65,6 +67,8 @@ class _Layer:
     groups: int
     values: np.ndarray
     scales: np.ndarray
+    top: int
+    step: np.ndarray
 
     @property
     def moment_bytes(self) -> int:
@@ -99,10 +103,12 @@ class _Layer:
 def round_weights(built: Built, kit: RepairKit) -> None:
     """Pass: round weights of integer ops by what their errors do together, where the recipe has ``rounding-gptq``.
 
-    Needs operands that no two ops share, and weights that have their scales. Gives weights, and in ``skipped`` why an
-    op keeps the nearest levels.
+    Those that have fewer levels are always rounded so.
+
+    Needs operands that no two ops share, and weights that have their scales and ``grids``. Gives weights, and in
+    ``skipped`` why an op keeps the nearest levels.
     """
-    if NAME not in built.repairs:
+    if NAME not in built.repairs and not built.grids:
         return
     float_model = kit.float_model(built.repairs)
     layers, skipped = _layers(built, float_model)
@@ -127,6 +133,8 @@ def _layers(built: Built, float_model: fb.Model) -> tuple[dict[int, _Layer], dic
     graph, found, skipped = float_model.subgraphs[0], {}, {}
     uses = Counter(graph.tensors[i].buffer for op in graph.operators for i in op.inputs if i >= 0)
     for index, op in quantized_ops(built.model, float_model, built.places):
+        if NAME not in built.repairs and index not in built.grids:
+            continue
         try:
             found[index] = _layer(built, op, float_model, index, uses)
         except SkipError as reason:
@@ -153,13 +161,17 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
         raise SkipError("its weights have a zero point")
     op_type, channels = fb.op_type(float_model, twin), fb.shape_of(tensors[activation])[-1]
     groups = {"DEPTHWISE_CONV_2D": channels, "CONV_2D": channels // values.shape[-1]}.get(op_type, 1)
+    axis, grid = fb.parameters(tensor).quantizedDimension, built.grids.get(index)
+    step = np.ones(1, np.int64) if grid is None else grid.step
     layer = _Layer(
         op_type=op_type,
         activation=activation,
         shape=values.shape,
         groups=groups,
         values=values,
-        scales=fb.along(known_scales(tensor), fb.parameters(tensor).quantizedDimension, values.ndim),
+        scales=fb.along(known_scales(tensor) * step, axis, values.ndim),
+        top=TOP if grid is None else grid.top,
+        step=fb.along(step, axis, values.ndim),
     )
     if layer.moment_bytes > MOST_BYTES:
         raise SkipError(f"the second moments of its inputs would take more than {MOST_BYTES >> 10} KiB")
@@ -301,20 +313,21 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
     centre = fitted.mean if is_corrected else np.zeros_like(fitted.mean)
     scales = layer.grouped(np.broadcast_to(layer.scales, layer.shape)).astype(np.float32)
     steps = layer.grouped(layer.values).astype(np.float32) / scales
-    nearest = np.rint(steps).clip(-TOP, TOP)
+    nearest = np.rint(steps).clip(-layer.top, layer.top)
     try:
-        levels = compensated(steps, nearest, fitted.about(centre))
+        levels = compensated(steps, nearest, fitted.about(centre), layer.top)
     except np.linalg.LinAlgError as exc:
         raise SkipError("its inputs hardly differ from their mean") from exc
     after, before = (judged.output_error((values - steps) * scales, centre) for values in (levels, nearest))
     if after >= before:
         raise SkipError("the nearest levels are as good on the samples that it is judged on")
-    return layer.ungrouped(levels).astype(np.int8)
+    return np.asarray(layer.ungrouped(levels) * layer.step).astype(np.int8)
 
 
 def _file_name(built: Built, index: int, layer: _Layer, is_equalized: bool) -> str:
     """Where the outcome of a layer is kept: a name for all that it follows from, beside the model and its samples."""
-    found = hashlib.sha256(f"{index} {is_equalized} {_is_corrected(built)}".encode())
+    grid = "" if layer.top == TOP else f" {layer.top} {layer.step.ravel().tolist()}"
+    found = hashlib.sha256(f"{index} {is_equalized} {_is_corrected(built)}{grid}".encode())
     for part in (layer.values, layer.scales):
         found.update(part.tobytes())
     return f"rounded_{found.hexdigest()[:12]}.npy"

@@ -9,6 +9,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.quantize.repairing.second_order import TOP
 from autoselect.quantize.repairing.weighted_ops import (
     BIAS_DTYPES,
     SkipError,
@@ -21,8 +22,8 @@ from autoselect.quantize.repairing.weighted_ops import (
 )
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import Operands
 
-_TOP = 127
 _SHRUNK = np.linspace(1.0, 0.4, 61)
 """Shares of the largest scale that are tried."""
 
@@ -66,9 +67,30 @@ def _reround_op(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: 
         raise SkipError("it is hybrid")
     if not np.isfinite(values).all():
         raise SkipError("a weight of it is not a finite number")
-    axis = None if len(fb.scales(tensor)) == 1 else fb.parameters(tensor).quantizedDimension
-    levels, scales = rounded(values, known_scales(tensor), axis)
-    if (place := bias_of(op, kind)) >= 0:
+    give_weights(model, op, kind, *rounded(values, known_scales(tensor), axis_of(tensor)))
+
+
+def axis_of(tensor: fb.Tensor) -> int | None:
+    """The axis of the channels that have scales of their own; None if there is one scale."""
+    return None if len(fb.scales(tensor)) == 1 else int(fb.parameters(tensor).quantizedDimension)
+
+
+def give_weights(model: fb.Model, op: fb.Operator, kind: Operands, levels: np.ndarray, scales: np.ndarray) -> None:
+    """Give a built op weights of other scales, in place; its integer bias follows.
+
+    Args:
+        model: The built model, each operand a tensor of its own.
+        op: One with int8 weights.
+        kind: Where its operands are.
+        levels: Int8, in the shape of its weights.
+        scales: Float32, shape (channels,) or (1,).
+
+    Raises:
+        SkipError: If the bias does not fit; then nothing is changed.
+    """
+    graph = model.subgraphs[0]
+    source, tensor = graph.tensors[op.inputs[kind.activation]], graph.tensors[op.inputs[1]]
+    if (place := bias_of(op, kind)) >= 0 and source.type != schema.TensorType.FLOAT32:
         product = (np.float32(known_scales(source)[0]) * scales).astype(np.float32)
         wanted = bias_type(source)
         bias, largest = graph.tensors[place], largest_bias(levels, kind.axis, wanted)
@@ -89,13 +111,14 @@ def _rescale_bias(model: fb.Model, tensor: fb.Tensor, wanted: int, scales: np.nd
     fb.parameters(tensor).scale = scales
 
 
-def rounded(values: np.ndarray, scales: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Symmetric int8 levels in -127..127 at the best of some shares of the given scales.
+def rounded(values: np.ndarray, scales: np.ndarray, axis: int | None, top: int = TOP) -> tuple[np.ndarray, np.ndarray]:
+    """Symmetric int8 levels in -top..top at the best of some shares of the given scales.
 
     Args:
         values: Float weights.
         scales: Shape (channels,) or (1,), those of the largest weight.
         axis: Of the channels; None for one scale.
+        top: The highest level.
 
     Returns:
         Int8 levels in the shape of ``values``, and the float32 scales in that of ``scales``. A channel whose error no
@@ -103,14 +126,14 @@ def rounded(values: np.ndarray, scales: np.ndarray, axis: int | None) -> tuple[n
     """
     rows = values.reshape(1, -1) if axis is None else np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
     tried = (scales[None, :] * _SHRUNK[:, None]).astype(np.float32).astype(np.float64)
-    errors = np.array([np.sum((_levels(rows, s) * s[:, None] - rows) ** 2, axis=1) for s in tried])
+    errors = np.array([np.sum((_levels(rows, s, top) * s[:, None] - rows) ** 2, axis=1) for s in tried])
     best = tried[np.argmin(errors, axis=0), np.arange(len(rows))]
-    levels = _levels(rows, best)
+    levels = _levels(rows, best, top)
     if axis is None:
         return levels.reshape(values.shape).astype(np.int8), best.astype(np.float32)
     moved = np.moveaxis(values, axis, 0).shape
     return np.moveaxis(levels.reshape(moved), 0, axis).astype(np.int8), best.astype(np.float32)
 
 
-def _levels(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    return np.asarray(np.clip(np.rint(rows / scales[:, None]), -_TOP, _TOP))
+def _levels(rows: np.ndarray, scales: np.ndarray, top: int) -> np.ndarray:
+    return np.asarray(np.clip(np.rint(rows / scales[:, None]), -top, top))

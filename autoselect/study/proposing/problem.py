@@ -54,8 +54,8 @@ class Forecast:
     """Exact size and penalty of a candidate that need not be built; ``key`` is equal where the bytes must be.
 
     ``refusal`` says why the target does not take it; None if it does. ``figures`` are further costs that the graph
-    gives, by column, as far as the run's objectives ask for them. ``kinds`` says what becomes of each node, in graph
-    order; empty if that is not known.
+    gives, by column, as far as the run's objectives ask for them; a size after packing is about right. ``kinds`` says
+    what becomes of each node, in graph order; empty if that is not known.
     """
 
     size_bytes: int
@@ -81,6 +81,7 @@ class Problem:
         clipped: Those of the units that are.
         states: What a unit that is left out may be; the first where a mask says no more. See ``domain.states``.
         repair_sets: What a candidate may have; the first where a mask says no more.
+        added_noise: What the levels of weights of each set add to error power over signal power of the outputs.
         in_sequence: Places of the sets that correct biases in sequence, by the place of the same without that: they
             take time, so they are for members of the front.
         constraints: The user's limits.
@@ -101,6 +102,7 @@ class Problem:
         ladders: Sequence[Sequence[int]] = (),
         states: Sequence[str] = STATES["drq"],
         repair_sets: Sequence[Repairs] = ((),),
+        added_noise: Sequence[float] = (),
         constraints: Constraints = NO_LIMITS,
         rule: Rule = NO_RULE,
         costs: Sequence[str] = DEFAULT_COSTS,
@@ -113,6 +115,7 @@ class Problem:
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.clipped: Units = sum(1 << i for i, unit in enumerate(self.units) if unit.is_clipped)
         self.states, self.repair_sets = tuple(states), tuple(repair_sets)
+        self.added_noise = tuple(added_noise) or (0.0,) * len(self.repair_sets)
         self.in_sequence = {
             place: self.repair_sets.index(other)
             for place, repairs in enumerate(self.repair_sets)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autoselect.domain.quantities import stored_bytes
 from autoselect.domain.rule import Standing
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
@@ -62,8 +63,7 @@ class Recommending:
 
 def _prices(problem: Problem, costs: CostModel, masks: Sequence[Mask]) -> list[float]:
     """What candidates cost that keep the limit, in float's penalties."""
-    sizes = [problem.forecast(mask).size_bytes for mask in masks]
-    penalties = costs.penalties(masks).tolist()
+    sizes, penalties = costs.stored(masks), costs.penalties(masks).tolist()
     return [
         problem.rule.price(penalty=penalty, size_bytes=size) for penalty, size in zip(penalties, sizes, strict=True)
     ]
@@ -76,6 +76,6 @@ def _standing(seen: Seen) -> Standing:
         drop=math.nan if seen.loss is None else seen.loss,
         bound=seen.bound,
         fidelity=-10.0 * seen.log_divergence / math.log(10.0),
-        size_bytes=seen.size_bytes,
+        size_bytes=stored_bytes(seen.size_bytes, seen.quantities),
         penalty=seen.penalty,
     )

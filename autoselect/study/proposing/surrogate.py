@@ -2,10 +2,11 @@
 
 The log of the divergence (error power over signal power) is that of a sum of one positive term for each unit and each
 state in which it makes an error, whose priors come from the debugger's statistics and a few probes: independent errors
-add up. A set of repairs has a gain in each state, the factor by which it changes all terms of that state. Outputs that
-are wrong altogether grow no worse, so the sum ends in a cap: where several units each do all the damage alone, taking
-one of them out changes nothing. What that leaves over is a Gaussian process with terms for each unit, each op type and
-each pair of neighbours, and one for candidates that are alike.
+add up. A set of repairs has a gain in each state, the factor by which it changes all terms of that state, and fewer
+levels of weights add what they were measured to add. Outputs that are wrong altogether grow no worse, so the sum ends
+in a cap: where several units each do all the damage alone, taking one of them out changes nothing. What that leaves
+over is a Gaussian process with terms for each unit, each op type and each pair of neighbours, and one for candidates
+that are alike.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Surrogate:
         self._theta = self._prior(self._cap)
         self._starts: dict[float | None, np.ndarray] = {}  # by the quantile that is the cap; None without one
         self._known_free = np.zeros(0)
-        self._floor = _FLOOR
+        self._floor, self._added = _FLOOR, np.array(problem.added_noise)
         self._types = _type_shares(problem)
         self._pairs = np.array(
             [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
@@ -161,7 +162,7 @@ class Surrogate:
 
     def _base(self, rows: np.ndarray, repairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The log of the capped sum, and how free it is to vary: 1 far below the cap."""
-        total = self._parts(rows, repairs, self._theta).sum(axis=1) + self._floor
+        total = self._parts(rows, repairs, self._theta).sum(axis=1) + self._floor + self._added[repairs]
         return np.log(total) - np.log1p(total / self._cap), _free(total, self._cap)
 
     def _parts(self, rows: np.ndarray, repairs: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -175,7 +176,7 @@ class Surrogate:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The sum of each candidate, and how its capped log follows terms, then gains, shape (n, n_theta)."""
         parts = self._parts(rows, repairs, theta)
-        total = parts.sum(axis=1) + self._floor
+        total = parts.sum(axis=1) + self._floor + self._added[repairs]
         by_term = parts / (total * (1.0 + total / cap))[:, None]
         states = by_term.reshape(len(rows), 1 + len(self._noisy), len(self._problem.units)).sum(axis=2)
         by_gain = (states[:, :, None] * self._features[repairs][:, None, :]).reshape(len(rows), len(self._gains))

@@ -97,6 +97,7 @@ def make_problem(
             ladders=_ladders(units, layers),
             states=settings.states,
             repair_sets=settings.repair_choices,
+            added_noise=settings.noise_choices,
             constraints=settings.constraints,
             rule=rule,
             costs=settings.cost_columns,
@@ -181,24 +182,33 @@ def forecaster(
         return sorted(places[name] for name in names)
 
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
+    is_packed = any(BY_COLUMN[column].is_packed for column in figures)
     rounds_inputs = settings.template.io_type != "float32"  # To 8 bits, by a range that repairs may choose.
     runtime = settings.least_runtime
+
+    def acts(repairs: Repairs, kinds: Sequence[str]) -> Repairs:
+        bare = {node.name for node, kind in zip(layers.nodes, kinds, strict=True) if kind in ("float", "folded")}
+        return acting(repairs, kinds, bare)
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         chosen = fields_of(nodes, further)
         in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
         denied, in_float = (placed(chosen.get(field, ())) for field in ("denylisted_nodes", FIELDS[EXACT]))
-        found = blueprints[corrected_at_once(repairs)].plan(
-            denied, settings.template.fallback, in_float, placed(in_int16)
-        )
+        blueprint = blueprints[corrected_at_once(repairs)]
+        found = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
+        packed = blueprint.packed_bytes(found) if is_packed else 0.0
         known = judged(found.graph, target, runtime)
         cut = known.fragmentation
         return Forecast(
             found.size_bytes,
             cut.penalty,
-            (found.kinds, found.size_bytes, repairs if rounds_inputs else acting(repairs, found.kinds)),
+            (found.kinds, found.size_bytes, repairs if rounds_inputs else acts(repairs, found.kinds)),
             known.refusal,
-            {column: _figure(found.graph, cut, column) for column in figures if BY_COLUMN[column].from_graph},
+            {
+                column: packed if BY_COLUMN[column].is_packed else _figure(found.graph, cut, column)
+                for column in figures
+                if BY_COLUMN[column].is_packed or BY_COLUMN[column].from_graph
+            },
             found.kinds,
         )
 

@@ -21,7 +21,7 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Direction
-from autoselect.domain.recipe import Recipe, node_ranges, split_repair
+from autoselect.domain.recipe import OF_NODES, Recipe, node_repairs, split_repair
 from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.rule import Rule
 from autoselect.domain.search_space import BoundSpace
@@ -403,8 +403,9 @@ def refuse_unknown_nodes(case: Case, settings: SearchSettings) -> None:
     """
     repairs = settings.template.repairs
     if any(split_repair(name)[1] is not None for name in repairs):
-        inputs = (case.graph.tensors[i].name for i in case.graph.inputs)
-        node_ranges(repairs, [*inputs, *case.layers.op_types])
+        inputs = [case.graph.tensors[i].name for i in case.graph.inputs]
+        for kind in OF_NODES:
+            node_repairs(repairs, [*(inputs if kind == "ranges" else ()), *case.layers.op_types], kind)
 
 
 def _few_samples(case: Case) -> tuple[str, list[int]]:

@@ -15,7 +15,7 @@ from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 
-_SECONDS, _SECONDS_IN_ALL = 0.3, 2.0
+SECONDS, _SECONDS_IN_ALL = 0.3, 2.0
 """A worker's time for each model, and for all models of one check: less than scoring a few candidates."""
 
 _WARNING = (
@@ -59,7 +59,7 @@ def warn_of_unrepeated(
         The warnings.
     """
     listener(StageStarted(stage="repeats", total=len(names)))
-    seconds = min(_SECONDS, _SECONDS_IN_ALL / max(len(names), 1))
+    seconds = min(SECONDS, _SECONDS_IN_ALL / max(len(names), 1))
     running = {n: pool.submit(repeat_jobs.check, case.files.root, sha256, seconds) for sha256, n in names.items()}
     messages = []
     for name, future in running.items():

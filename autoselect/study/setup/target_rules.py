@@ -11,6 +11,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.compilers.emulation import require_emulation
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph
+from autoselect.domain.quantities import PACKED
 from autoselect.domain.states import SIXTEEN
 from autoselect.domain.targets import LitertPlugin, Target, Vela
 from autoselect.domain.verdicts import pins
@@ -66,8 +67,15 @@ def check_objectives(settings: SearchSettings, target: Target) -> None:
     """Refuse objectives that the target cannot give, before any work.
 
     Raises:
-        UsageError: If a figure of a compiler is asked for, and the target has not that compiler or nothing is compiled.
+        UsageError: If a figure of a compiler is asked for, and the target has not that compiler or nothing is compiled;
+            or if weights may have fewer levels and no objective counts what that saves.
     """
+    if settings.weights < 8 and not set(PACKED) & set(settings.objectives):
+        raise UsageError(
+            f"--weights {settings.weights} lets layers have fewer levels, which changes no file's size, only what it "
+            "takes packed. Ask for that: --objectives accuracy,download,penalty; or flash in place of download, if the "
+            "target is an Ethos-U."
+        )
     for objective, (kind, example) in _FROM_COMPILERS.items():
         has_it = not target.parts and isinstance(target.compiler, kind)
         if objective not in settings.objectives or (has_it and settings.compiling):
@@ -81,6 +89,7 @@ def check_objectives(settings: SearchSettings, target: Target) -> None:
 
 _FROM_COMPILERS: Mapping[str, tuple[type[Vela | LitertPlugin], str]] = {
     "npu_cycles": (Vela, "ethos-u55-128"),
+    "flash": (Vela, "ethos-u55-128"),
     "ddr_bytes": (LitertPlugin, "qualcomm-sm8750"),
 }
 """By objective, the compiler that tells it, and a target that has one."""

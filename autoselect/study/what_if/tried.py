@@ -130,6 +130,7 @@ class Tried:
             pinned=self._pinned,
             states=settings.states,
             repair_sets=settings.repair_choices,
+            added_noise=settings.noise_choices,
             constraints=self.yardstick.constraints,
             rule=self.yardstick.rule,
             costs=settings.cost_columns,

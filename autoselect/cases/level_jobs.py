@@ -1,0 +1,96 @@
+"""What workers do to say what fewer levels of a node's weights save, and what they do to the outputs.
+
+Each job may die without harm to the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autoselect.cases.divergence import divergence, shares_of_error
+from autoselect.cases.open_case import open_case
+from autoselect.domain.recipe import Recipe
+from autoselect.quantize.building.parts import packed_bytes
+from autoselect.quantize.building.wholes import whole_builds
+from autoselect.quantize.repairing.built import Built
+from autoselect.quantize.repairing.weighted_ops import SkipError, quantized_ops, weights_of
+from autoselect.tflite import editing
+from autoselect.tflite import flatbuffer as fb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """The weights of one node, rounded to the levels of so many bits.
+
+    Attributes:
+        node: Its name.
+        bits: 4 to 8.
+        weights: How many it has.
+        packed_bytes: What they take packed, by the entropy of their levels.
+        noise: Error power over signal power of the outputs of a float model that has these weights; NaN if unknown.
+    """
+
+    node: str
+    bits: int
+    weights: int
+    packed_bytes: float
+    noise: float
+
+
+def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[Weighed]:
+    """Round the weights of all nodes to the levels of so many bits, and run a model with those of each alone.
+
+    Args:
+        root: Folder of the case.
+        recipe_json: For its granularity and repairs.
+        bits: 8 for the levels that all-integer models have.
+        rows: Numbers of the calibration samples to run on; none leaves the noise unknown.
+
+    Returns:
+        One for each node with integer weights, in graph order.
+
+    Raises:
+        BuildError: If the quantizer refuses the model.
+        ScoreError: If the float model cannot run.
+    """
+    case, recipe = open_case(root), Recipe.from_json(recipe_json)
+    fewer = () if bits == 8 else (f"levels-{bits}",)
+    chosen = Recipe(per_channel=recipe.per_channel, repairs=(*recipe.repairs, *fewer))
+    kit = case.kit
+    wholes, float_model = whole_builds(kit, chosen), kit.float_model(chosen.repairs)
+    names = {node.index: node.name for node in case.prepared.layers.nodes}
+    return [
+        Weighed(
+            node=names[index],
+            bits=bits,
+            weights=levels.size,
+            packed_bytes=packed_bytes(levels),
+            noise=divergence(shares_of_error(root, fb.serialise(_with(wholes.in_float.model, index, values)), rows)),
+        )
+        for index, levels, values in _weights(wholes.integer, float_model)
+        if index in names
+    ]
+
+
+def _weights(built: Built, float_model: fb.Model) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Of each op its index in the float model, the levels of its weights, and what these stand for."""
+    for index, op in quantized_ops(built.model, float_model, built.places):
+        try:
+            _, _, values = weights_of(built.model, op, float_model, index)
+        except SkipError:
+            continue
+        yield index, fb.constant_values(built.model, built.model.subgraphs[0].tensors[op.inputs[1]]), values
+
+
+def _with(float_model: fb.Model, index: int, values: np.ndarray) -> fb.Model:
+    """The float model with other weights of one op."""
+    found = editing.copied(float_model)
+    graph = found.subgraphs[0]
+    op = graph.operators[index]
+    # Each operand is a tensor of its own.
+    graph.tensors[op.inputs[1]].buffer = editing.add_buffer(found, values.astype(np.float32))
+    return found

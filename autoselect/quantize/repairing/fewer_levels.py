@@ -1,0 +1,91 @@
+"""Weights of fewer levels than 8 bits have, stored in 8 bits: every kernel runs them, and they pack into less."""
+
+from __future__ import annotations
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from autoselect.domain.recipe import node_repairs, split_repair
+from autoselect.quantize.repairing.built import Built, Grid
+from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.quantize.repairing.second_order import TOP
+from autoselect.quantize.repairing.weight_scales import axis_of, give_weights, rounded
+from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, quantized_ops, weights_of
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import Operands
+
+KIND = "levels"
+"""The kind of the repairs that ask for it."""
+
+
+def top_of(method: str) -> int:
+    """The highest level of weights, by the name of a repair: 31 for ``levels-6``, whose lowest is -31."""
+    return int(2 ** (int(method.partition("-")[2]) - 1)) - 1
+
+
+def take_fewer_levels(built: Built, kit: RepairKit) -> None:
+    """Pass: give weights fewer levels, if the recipe has ``levels-4`` to ``levels-7``, and the scales that suit these.
+
+    Needs operands that no two ops share. Gives weights, biases and ``grids``, and in ``skipped`` what was left alone.
+    """
+    tops = _tops(built, kit)
+    if not tops:
+        return
+    float_model = kit.float_model(built.repairs)
+    skipped = dict[str, dict[int, str]]()
+    for index, op in quantized_ops(built.model, float_model, built.places):
+        if index not in tops:
+            continue
+        repair, top = tops[index]
+        try:
+            built.grids[index] = _coarsen(built.model, op, float_model, index, top)
+        except SkipError as reason:
+            skipped.setdefault(repair, {})[index] = str(reason)
+    built.skipped.update(skipped)
+
+
+def _tops(built: Built, kit: RepairKit) -> dict[int, tuple[str, int]]:
+    """By index of the float model's op, the repair that asks for fewer levels of it, and the highest of them."""
+    asked = [name for name in built.repairs if name.startswith(f"{KIND}-")]
+    if not asked:
+        return {}
+    names = kit.names.nodes
+    own = node_repairs(asked, names, KIND)
+    common = next((name for name in asked if split_repair(name)[1] is None), None)
+    chosen = {index: own.get(name, common) for index, name in enumerate(names)}
+    return {index: (repair, top_of(repair)) for index, repair in chosen.items() if repair is not None}
+
+
+def _coarsen(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: int, top: int) -> Grid:
+    """Give one op weights of fewer levels, in place.
+
+    Raises:
+        SkipError: If it is to keep its weights; with the reason.
+    """
+    kind, values, _ = weights_of(model, op, float_model, index)
+    tensor = model.subgraphs[0].tensors[op.inputs[1]]
+    if not np.isfinite(values).all():
+        raise SkipError("a weight of it is not a finite number")
+    if np.any(fb.zero_points_of(tensor) or 0):
+        raise SkipError("its weights have a zero point")
+    axis = axis_of(tensor)
+    levels, scales = rounded(values, known_scales(tensor) * (TOP / top), axis, top)
+    step = _step(model, op, kind, scales, top)
+    spread = levels * (step if axis is None else fb.along(step, axis, levels.ndim))
+    give_weights(model, op, kind, spread.astype(np.int8), (scales / step).astype(np.float32))
+    return Grid(top=top, step=step)
+
+
+def _step(model: fb.Model, op: fb.Operator, kind: Operands, scales: np.ndarray, top: int) -> np.ndarray:
+    """The step between levels as they are stored, by channel.
+
+    The bias is stored in units of input scale times weight scale. Levels that are stored as neighbours have a larger
+    scale, and where that unit would exceed a step of the output, the bias could not be told in it. So levels are then
+    stored further apart, as far as 8 bits allow.
+    """
+    tensors = model.subgraphs[0].tensors
+    source, result = tensors[op.inputs[kind.activation]], tensors[op.outputs[0]]
+    if source.type == schema.TensorType.FLOAT32:
+        return np.ones(len(scales), np.int64)
+    unit = known_scales(source)[0] * scales / known_scales(result)[0]
+    return np.asarray(np.clip(np.ceil(unit), 1, TOP // top), np.int64)

@@ -1,0 +1,186 @@
+"""Finds out which layers take fewer levels of weights for least, and makes a ladder of choices for candidates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autoselect.cases import level_jobs
+from autoselect.cases.divergence import spread_rows
+from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.level_jobs import Weighed
+from autoselect.cases.prepare import Case
+from autoselect.cases.settings import SearchSettings
+from autoselect.domain.repair_sets import Repairs
+from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
+from autoselect.study.setup.probing import probe_samples
+
+MOST_BITS = 8
+RUNGS = 8
+"""Choices of levels that candidates may have beside all 8 bits. Each takes whole builds of its own."""
+
+_BETWEEN = 6
+"""Bits that are measured beside the fewest and 8; what lies between follows."""
+
+COLUMNS = ("node", "bits", "weights", "packed_bytes", "noise", "measured", "rungs")
+"""Of ``weight_levels.csv``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """Choices of levels, each with fewer bytes than the one before and more noise.
+
+    Attributes:
+        nodes: Names of the nodes with integer weights.
+        bits: Ascending; the last are all 8.
+        weights: Of each node, how many it has.
+        packed: Bytes of each node with each number of bits, shape (n_nodes, n_bits).
+        noise: Error power over signal power that each adds at the outputs beyond 8 bits, in the same shape.
+        measured: Which numbers of bits were measured.
+        rungs: For each choice the place of each node's bits, shape (n_rungs, n_nodes).
+    """
+
+    nodes: tuple[str, ...]
+    bits: tuple[int, ...]
+    weights: tuple[int, ...]
+    packed: np.ndarray
+    noise: np.ndarray
+    measured: frozenset[int]
+    rungs: tuple[tuple[int, ...], ...]
+
+    def repairs(self, rung: int) -> Repairs:
+        """The repairs that give a rung's levels."""
+        pairs = ((name, self.bits[place]) for name, place in zip(self.nodes, self.rungs[rung], strict=True))
+        return tuple(f"levels-{bits}:{name}" for name, bits in pairs if bits < MOST_BITS)
+
+    def noise_of(self, rung: int) -> float:
+        """What a rung adds at the outputs; errors of layers add up in power."""
+        return float(self.noise[np.arange(len(self.nodes)), self.rungs[rung]].sum())
+
+    def bytes_of(self, rung: int) -> float:
+        """What the weights of a rung take packed."""
+        return float(self.packed[np.arange(len(self.nodes)), self.rungs[rung]].sum())
+
+    def rows(self) -> Iterable[Mapping[str, object]]:
+        """Rows of ``weight_levels.csv``: for each node and number of bits what it takes and adds."""
+        for i, name in enumerate(self.nodes):
+            for place, bits in enumerate(self.bits):
+                yield {
+                    "node": name,
+                    "bits": bits,
+                    "weights": self.weights[i],
+                    "packed_bytes": round(float(self.packed[i, place])),
+                    "noise": float(self.noise[i, place]),
+                    "measured": bits in self.measured,
+                    "rungs": " ".join(str(k + 1) for k, rung in enumerate(self.rungs) if rung[i] == place),
+                }
+
+
+def with_levels(
+    case: Case, settings: SearchSettings, pool: Workers, listener: Listener
+) -> tuple[SearchSettings, Ladder | None]:
+    """The settings with the sets of repairs that give fewer levels, and what they were made of.
+
+    Each has the repairs that all sets have together, and levels of single nodes. What a node's levels take packed, and
+    what they do to the outputs of a float model, is measured with the fewest bits and with 6, and follows in between.
+
+    Raises:
+        TrialError: If the weights cannot be rounded or the float model cannot run.
+    """
+    if settings.weights == MOST_BITS or settings.added_noise:  # A search that goes on has its sets.
+        return settings, None
+    measured = sorted({settings.weights, max(settings.weights, _BETWEEN), MOST_BITS})
+    rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
+    listener(StageStarted(stage="levels", total=len(measured)))
+    recipe = settings.template.to_json()
+    futures = {
+        bits: pool.submit(
+            level_jobs.weigh,
+            case.files.root,
+            recipe,
+            bits,
+            rows if bits < MOST_BITS else [],
+            timeout_seconds=settings.trial_timeout * max(len(case.layers.nodes) // 8, 1),
+        )
+        for bits in measured
+    }
+    found = {}
+    for bits, future in futures.items():
+        found[bits] = result_of(future)
+        listener(StepFinished(stage="levels"))
+    ladder = ladder_of(found, range(settings.weights, MOST_BITS + 1))
+    names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
+    common = settings.template.repairs
+    sets = settings.repair_sets or {"none": common}
+    update = {
+        "repair_sets": {**sets, **{name: tuple(sorted({*common, *ladder.repairs(k)})) for k, name in enumerate(names)}},
+        "added_noise": {name: ladder.noise_of(rung) for rung, name in enumerate(names)},
+    }
+    return settings.model_copy(update=update), ladder
+
+
+def ladder_of(weighed: Mapping[int, Sequence[Weighed]], bits: Sequence[int]) -> Ladder:
+    """The ladder of what was weighed.
+
+    Args:
+        weighed: By number of bits, the nodes in the same order; those of 8 are there.
+        bits: The numbers of bits that nodes may have, ascending, the last 8.
+    """
+    measured, plain = sorted(weighed), weighed[MOST_BITS]
+    nodes = tuple(one.node for one in plain)
+    packed_at = np.array([[one.packed_bytes for one in weighed[b]] for b in measured]).reshape(len(measured), -1)
+    packed = np.array([np.interp(bits, measured, column) for column in packed_at.T]).reshape(-1, len(bits))
+    noise_at = {b: np.array([_known(one.noise) for one in weighed[b]]) for b in measured if b < MOST_BITS}
+    noise = np.array([[_noise(noise_at, i, b) for b in bits] for i in range(len(nodes))]).reshape(-1, len(bits))
+    return Ladder(
+        nodes=nodes,
+        bits=tuple(bits),
+        weights=tuple(one.weights for one in plain),
+        packed=packed,
+        noise=noise,
+        measured=frozenset(measured),
+        rungs=_rungs(packed, noise),
+    )
+
+
+def _known(noise: float) -> float:
+    return noise if math.isfinite(noise) else 0.0
+
+
+def _noise(measured: Mapping[int, np.ndarray], node: int, bits: int) -> float:
+    """What a node's levels add beyond those of 8 bits: an error of rounding falls by four with each bit."""
+    if bits == MOST_BITS:
+        return 0.0
+    nearest = min(measured, key=lambda other: (abs(other - bits), other))
+    beyond = 4.0**-bits - 4.0**-MOST_BITS
+    return float(measured[nearest][node]) * beyond / 4.0**-nearest
+
+
+def _rungs(packed: np.ndarray, noise: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """The choices of least noise for their bytes, as many as there may be, evenly spaced in bytes.
+
+    Each node has the bits of least ``noise + price * bytes``, at one price for all: no other choice of as many bytes
+    has less noise. All prices at which any node changes are tried.
+    """
+    if not packed.size:
+        return ()
+    spared, added = packed[:, -1:] - packed, noise
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = (added[:, :, None] - added[:, None, :]) / (spared[:, :, None] - spared[:, None, :])
+    prices = np.unique(slopes[np.isfinite(slopes) & (slopes > 0.0)])
+    tried = np.geomspace(prices[0], prices[-1], _PRICES) * 1.0000001 if len(prices) > _PRICES else prices * 1.0000001
+    choices = [tuple(np.argmin(added - price * spared, axis=1).tolist()) for price in (0.0, *tried)]
+    places = np.arange(len(packed))
+    by_bytes = {choice: float(packed[places, choice].sum()) for choice in dict.fromkeys(choices)}
+    whole = float(packed[:, -1].sum())
+    targets = np.linspace(whole, min(by_bytes.values(), default=whole), RUNGS + 1)[1:]
+    chosen = (min(by_bytes, key=lambda choice: (abs(by_bytes[choice] - target), choice)) for target in targets)
+    return tuple(choice for choice in dict.fromkeys(chosen) if by_bytes[choice] < whole)
+
+
+_PRICES = 2000
+"""Most prices that are tried."""

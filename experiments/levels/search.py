@@ -1,0 +1,98 @@
+"""How small models become by searches that may choose fewer levels of weights: Vela's file, loss on unseen samples.
+
+For each limit on the drop the member with the smallest compiled file is taken whose bound on the search samples keeps
+it, and the same by the expected drop. ``results/searches.csv`` has a row for each model, seed, limit and way to
+choose. Runs stay in ``--work``, and a run that is there is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / name) for name in ("search_benchmark", "real_models")]
+from cases import BenchmarkCase, all_cases  # noqa: E402 - found by the path above
+
+import autoselect  # noqa: E402
+
+TARGET = "ethos-u55-128"
+LIMITS: Mapping[str, tuple[float, ...]] = {
+    "mobilenet_pc": (0.005, 0.01, 0.02),
+    "ds_cnn": (0.005, 0.01, 0.02),
+    "fsrcnn": (0.05, 0.1, 0.2),
+}
+"""By case, allowed drops in the metric's units: accuracy, or decibels."""
+
+
+def searched(case: BenchmarkCase, seed: int, trials: int, work: Path) -> autoselect.Run:
+    """The run of a case and seed."""
+    folder = work / f"{case.name}-{seed}"
+    if (folder / "summary.json").exists():
+        return autoselect.load_run(folder)
+    data = {**case.sources, "heldout": f"parts:{case.data}_unseen"}
+    return autoselect.search(
+        case.model,
+        **data,
+        metric="accuracy" if case.name == "mobilenet_pc" else case.metric,
+        target=TARGET,
+        objectives="accuracy,flash,penalty",
+        weights=4,
+        max_drop=LIMITS[case.name][1],
+        trials=trials,
+        seed=seed,
+        output=folder,
+        progress=False,
+    )
+
+
+def rows(case: BenchmarkCase, seed: int, run: autoselect.Run) -> Iterator[dict[str, Any]]:
+    """A row for each limit and way to choose."""
+    front, trials = pd.read_csv(run.directory / "front.csv"), pd.read_csv(run.directory / "trials.csv")
+    whole = float(trials.loc[trials.origin == "baseline:fiq", "flash_bytes"].iloc[0])
+    for limit in LIMITS[case.name]:
+        for way in ("drop_bound", "expected_drop"):
+            kept = front[(front[way] <= limit) & front["heldout_drop"].notna()]
+            if kept.empty:
+                continue
+            best = kept.loc[kept["flash_bytes"].idxmin()]
+            yield {
+                "model": case.name,
+                "seed": seed,
+                "limit": limit,
+                "by": way,
+                "flash_bytes": int(best["flash_bytes"]),
+                "share_of_int8": round(best["flash_bytes"] / whole, 4),
+                "penalty": best["penalty"],
+                "heldout_drop": best["heldout_drop"],
+                "heldout_drop_low": best.get("heldout_drop_low", math.nan),
+                "heldout_drop_high": best.get("heldout_drop_high", math.nan),
+                "float_ops": int(best["float_ops"]),
+            }
+
+
+def main() -> None:
+    """Search all cases and print the shares."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", nargs="+", default=list(LIMITS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--trials", type=int, default=80)
+    parser.add_argument("--work", type=Path, required=True)
+    options = parser.parse_args()
+    found = list[dict[str, Any]]()
+    for seed in options.seeds:
+        for name in options.cases:
+            case = all_cases({})[name]
+            found += rows(case, seed, searched(case, seed, options.trials, options.work))
+            pd.DataFrame(found).to_csv(HERE / "results" / "searches.csv", index=False)
+    print(pd.DataFrame(found).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
