@@ -23,6 +23,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import MEASURED_COLUMNS, front_columns, trial_columns
 from autoselect.study.finishing.cured import CURE_COLUMNS
 from autoselect.study.finishing.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS
+from autoselect.study.finishing.limits_file import COLUMNS as LIMIT_COLUMNS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -196,6 +197,7 @@ def test_every_column_of_the_tables_is_explained() -> None:
         *SENSITIVITY_COLUMNS,
         *ISLAND_COLUMNS,
         *CURE_COLUMNS,
+        *LIMIT_COLUMNS,
     }
     assert columns - explained == {"METRIC"}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from autoselect.domain.recipe import Recipe
 from autoselect.report import run as shown
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.run import read_limits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,6 +113,39 @@ class Run(shown.Run):
             row = questions.ask(one, changes, target).row()
             rows.append(row if name is None else {**row, "name": name})
         return pd.DataFrame(rows)
+
+    def limits(
+        self, targets: str | Iterable[str] | None = None, *, allowed: Iterable[float] | None = None
+    ) -> pd.DataFrame:
+        """Tell what would be recommended at each allowed drop, by the members and the rule of the run.
+
+        Args:
+            targets: Targets, also others than that of the run, which is the default. Of several targets there are
+                further rows, of one member for all of them: the one whose worst ratio to the least expected cost on
+                each target is least.
+            allowed: Allowed drops in the metric's units; by default from 0 to 5 points and, of metrics that are no
+                shares, to 5 % of the float model's score.
+
+        Returns:
+            A row for each allowed drop with the columns of ``limits.csv``. With targets or drops of your own the rows
+            also have ``target`` and ``worst_ratio``: how much dearer that one member is, on the target where it fares
+            worst, than the best member there.
+
+        Raises:
+            UsageError: As :meth:`what_if`.
+
+        Examples:
+            >>> import autoselect
+            >>> curve = autoselect.load_run("pump-run").limits()
+            >>> curve["penalty"].iloc[0] >= curve["penalty"].iloc[-1]
+            True
+        """
+        import pandas as pd
+
+        if targets is None and allowed is None and RunFolder(self.directory).limits.exists():
+            return read_limits(self.directory)
+        names = [targets] if isinstance(targets, str) else None if targets is None else list(targets)
+        return pd.DataFrame(self._asked().limits(names, None if allowed is None else list(allowed)))
 
     def _asked(self) -> Questions:
         from autoselect.study.what_if.questions import Questions

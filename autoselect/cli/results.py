@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from autoselect.report.tables import chip_lines, result_lines
 from autoselect.report.tables import frames as tables
 from autoselect.runs.files import plain
 from autoselect.runs.run import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LATENCY_NOTE = "* ms on this host, noisy: median of repetitions; quartiles are in front.csv"
 _EXIT_CODES = {"complete": 0, "nothing_feasible": EXIT_NOTHING_FEASIBLE, "interrupted": EXIT_INTERRUPTED}
@@ -85,6 +88,20 @@ def print_run(run: Run, *, whole: bool = False) -> None:
     workers = (run.manifest.get("settings") or {}).get("workers")
     print_lines(["", *result_lines.count_lines(run.summary, workers)])
     _print_files(run, 0 if whole else len(front))
+
+
+def print_limits(table: pd.DataFrame, metric: str) -> None:
+    """Print what would be recommended at each allowed drop, a line for each model and target."""
+    from autoselect.report.tables.limit_rows import limit_rows
+    from autoselect.report.tables.model_tables import aligned
+
+    heading, *rows = limit_rows(table, metric)
+    first = heading.index("penalty")
+    print_lines(aligned([heading, *rows], right=range(first, first + 3)))
+    if any("(" in row[first] for row in rows):
+        print_lines(["", "In brackets: nine in ten resamples of the search samples recommend a penalty between these."])
+    if any("×" in row[first] for row in rows):
+        print_lines(["", "× the best: how much dearer one model for all targets is, where it fares worst."])
 
 
 def _note(run: Run) -> str:

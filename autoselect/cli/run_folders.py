@@ -135,14 +135,29 @@ def show(
     *,
     directory: Annotated[str, typer.Argument(help="Run folder.")],
     whole: Annotated[bool, typer.Option("--all", help="The whole front, not only the models that decide.")] = False,
+    limits: Annotated[
+        bool, typer.Option("--limits", help="What would be recommended at each allowed drop instead.")
+    ] = False,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option("--target", metavar="NAME", help="With --limits: on this target; several also give one for all."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the result of a run once more."""
     from autoselect.api.reporting import recovered
-    from autoselect.cli.results import print_json, print_run, run_as_json
+    from autoselect.cli.results import print_json, print_limits, print_run, run_as_json
 
+    if targets and not limits:
+        raise typer.BadParameter("is for --limits; what-if tells one model's penalty", param_hint="--target")
     run = recovered(directory)
-    if as_json:
+    if limits:
+        table = run.limits(targets)
+        if as_json:
+            print_json({"limits": table.to_dict("records")})
+        else:
+            print_limits(table, str(run.summary["metric"]))
+    elif as_json:
         print_json(run_as_json(run))
     else:
         print_run(run, whole=whole)

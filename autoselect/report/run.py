@@ -17,6 +17,7 @@ from autoselect.tflite.analysis import analyse
 from autoselect.tflite.tflite_file import TfliteFile
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -59,6 +60,20 @@ class Run(tables.Run):
         from autoselect.report.figures.pareto import history_figure
 
         return history_figure(self.trials, self.summary)
+
+    def plot_limits(self, table: pd.DataFrame | None = None) -> Figure:
+        """Draw the penalty that would be recommended at each allowed drop, and what resamples recommend.
+
+        Args:
+            table: What ``limits`` gave, with a panel for each target; by default what the run wrote.
+
+        Raises:
+            RunFolderError: If the run wrote none, as an earlier version.
+        """
+        from autoselect.report.figures.limits import limits_figure
+
+        found = tables.read_limits(self.directory) if table is None else table
+        return limits_figure(found, str(self.summary["metric"]), float(self.summary["allowed_drop"]))
 
     def _described(self, path: Path) -> dict[str, Any]:
         penalty = float(self.front.set_index("id").loc[path.stem, "penalty"])  # type: ignore[arg-type]

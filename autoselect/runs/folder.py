@@ -43,6 +43,7 @@ class RunFolder:
         self.islands = root / "islands.csv"
         self.probes = root / "probes.jsonl"
         """What each unit did alone, a line for each; read by a search that goes on."""
+        self.limits = root / "limits.csv"
         self.chip = root / "chip.csv"
         self.heldout_classes = root / "heldout_classes.csv"
         self.heldout_samples = root / "heldout_samples.csv"

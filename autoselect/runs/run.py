@@ -77,6 +77,21 @@ def _read_table(path: Path, texts: Collection[str]) -> pd.DataFrame:
     )
 
 
+def read_limits(directory: Path) -> pd.DataFrame:
+    """Read what would be recommended at each allowed drop.
+
+    Raises:
+        RunFolderError: If the run wrote no such table, or it is damaged.
+    """
+    folder = RunFolder(directory)
+    if not folder.limits.exists():
+        raise RunFolderError(f"{directory} has no {folder.limits.name}: an earlier version made it.")
+    try:
+        return _read_table(folder.limits, {"id"})
+    except (OSError, ValueError) as exc:
+        raise RunFolderError(f"{folder.limits} is damaged: {exc}.") from exc
+
+
 def _refuse_foreign_files(folder: RunFolder, front: pd.DataFrame) -> None:
     root = folder.root.resolve()
     for member, file in zip(front["id"], front["file"].fillna(""), strict=True):

@@ -18,6 +18,7 @@ import pytest
 import autoselect
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RecipeError, RunFolderError, UsageError
+from autoselect.runs.run import read_limits
 
 TRIALS = 16
 
@@ -222,3 +223,50 @@ def test_a_run_of_live_objects_builds_and_asks_for_what_it_lacks(tmp_path: Path)
     with pytest.raises(UsageError, match=r"live evaluation.*score\(..., evaluation=...\)"):
         found.score()
     assert found.score(evaluation=pump.SEARCH, heldout=pump.HELDOUT).samples == len(pump.SEARCH[1])
+
+
+def test_limits_are_those_that_the_run_wrote(run: autoselect.Run) -> None:
+    written = run.limits()
+    own = run.limits(targets=run.summary["target"])
+    columns = ["allowed_drop", "id", "penalty", "size_bytes", "expected_drop", "resampled", "penalty_low"]
+    pd.testing.assert_frame_equal(written[columns], own[columns], check_dtype=False)
+    assert written["allowed_drop"].iloc[0] == 0.0
+    assert written["allowed_drop"].iloc[-1] == pytest.approx(0.05)
+    at_own = written[written["allowed_drop"] == run.summary["allowed_drop"]].iloc[0]
+    assert at_own["id"] == run.picks["recommended"]
+    assert at_own["resampled"] == pytest.approx(run.summary["recommended"]["resampled"])
+
+
+def test_the_more_is_allowed_the_less_it_costs(run: autoselect.Run) -> None:
+    found = run.limits(allowed=[0.0, 0.02, 0.5])
+    assert found["penalty"].is_monotonic_decreasing
+    assert found["allowed_drop"].tolist() == [0.0, 0.02, 0.5]
+    assert (found["penalty_low"] <= found["penalty_high"]).all()
+
+
+def test_one_model_for_three_targets(run: autoselect.Run) -> None:
+    targets = ["integer-only", "ethos-u55-128", "litert-cpu"]
+    found = run.limits(targets, allowed=[0.01])
+    assert found["target"].tolist() == [*targets, ",".join(targets)]
+    one = found.iloc[-1]
+    assert one["worst_ratio"] >= 1.0
+    assert one["id"] in set(run.trials["id"])
+    assert found["worst_ratio"].iloc[:-1].isna().all()
+
+
+def test_what_parts_units_is_called_approximate(run: autoselect.Run) -> None:
+    units = pd.read_csv(run.directory / "sensitivity.csv").groupby("unit")["tensor_name"].apply(list)
+    several = [nodes for nodes in units if len(nodes) > 1]
+    if several:
+        assert run.what_if("int8", in_float=several[0][:1], repairs=run.what_if().recipe.repairs).approximate
+    whole = run.what_if("int8", in_float=units.iloc[0], repairs=run.what_if().recipe.repairs)
+    assert not whole.approximate
+
+
+def test_limits_are_drawn_with_their_resamples(run: autoselect.Run) -> None:
+    (panel,) = run.plot_limits().axes
+    assert {artist.get_gid() for artist in panel.get_children()} >= {"recommended", "resamples", "limit"}
+    with pytest.raises(RunFolderError, match=r"has no limits.csv"):
+        read_limits(run.directory / "front")
+    assert panel.get_xlim()[1] > 4.9
+    assert len(run.plot_limits(run.limits(["integer-only", "litert-cpu"])).axes) == 2

@@ -123,6 +123,7 @@ ANSWER: dict[str, Any] = {
     "scored_drop": None,
     "refusal": "",
     "unknown": "",
+    "approximate": False,
     "fallbacks": {"a": "no hybrid kernel", "b": "no hybrid kernel"},
     "dominated_by": ("bb95b11378",),
     "gap": 0.002,
@@ -143,6 +144,21 @@ def test_what_nobody_knows_is_a_dash_and_a_sentence() -> None:
     rows = dict(answer_rows([unknown], ["changed"]))
     assert {rows["expected"], rows["nine in ten"], rows["on the front"]} == {"–"}
     assert "Nobody knows what it loses: the search did not try int16 nodes. --score tells." in answer_sentences(unknown)
+
+
+def test_limits_are_shown_by_show(folder: Path) -> None:
+    done = CliRunner(env={"COLUMNS": "100"}).invoke(app, ["show", str(folder), "--limits"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("allowed drop ")
+    assert "5.0 points" in done.stdout
+    several = ["--limits", "--target", "integer-only", "--target", "litert-cpu", "--json"]
+    found = json.loads(CliRunner().invoke(app, ["show", str(folder), *several]).stdout)["limits"]
+    assert {row["target"] for row in found} == {"integer-only", "litert-cpu", "integer-only,litert-cpu"}
+    assert CliRunner().invoke(app, ["show", str(folder), "--target", "tflm"]).exit_code == 2
+
+
+def test_a_guess_of_the_nearest_candidate_is_told_as_such() -> None:
+    assert "It parts nodes that the search moves together" in answer_sentences({**ANSWER, "approximate": True})[0]
 
 
 def test_sentences_say_who_is_ahead() -> None:

@@ -56,6 +56,11 @@ def answer_sentences(found: Mapping[str, Any]) -> list[str]:
         told.append(f"{found['refusal']}.")
     if found["unknown"]:
         told.append(f"Nobody knows what it loses: {found['unknown']}. --score tells.")
+    if found["approximate"]:
+        told.append(
+            "It parts nodes that the search moves together, so no trial is like it: the guess is that of the nearest "
+            "candidate that does not, and less sure. --score tells."
+        )
     if found["fallbacks"]:
         reasons = sorted(set(found["fallbacks"].values()))
         told.append(f"{counted(len(found['fallbacks']), 'node')} could not be as asked: {', '.join(reasons)}.")

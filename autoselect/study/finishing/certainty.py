@@ -306,6 +306,19 @@ def confidence_of(
     )
 
 
+def resampled_standings(
+    front: Sequence[TrialRecord], scored: Sequence[Scores], root: Path, pool: Workers
+) -> list[list[Standing]]:
+    """The members as resamples of the search samples show them; none if that cannot be known."""
+    members = standings_of(front, link_of(scored))
+    if not any(member.is_bounded for member in members):
+        return []
+    try:
+        return _resampled(members, scores_of(front), scored, root, pool)
+    except TrialError:  # The verdict says why.
+        return []
+
+
 def _resampled(
     members: Sequence[Standing], scores: Sequence[Scores], scored: Sequence[Scores], root: Path, pool: Workers
 ) -> list[list[Standing]]:

@@ -36,6 +36,7 @@ from autoselect.study.finishing import (
 )
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.exported import export
+from autoselect.study.finishing.limits_file import write_limits
 from autoselect.study.proposing.forecast_check import unlike_forecasts, warnings_of
 from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.proposing.problem import Problem
@@ -168,10 +169,16 @@ class Finish:
         front_files.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that a killed search left may lack it.
             export(front, picks, self.folder, self.case.files)
-            kept_case.keep(self.folder, self.case.files, self.problem)
+            self._keep(choice.judged if choice.chips else measured.members, records, pool)
         if pool is not None:
             front_files.remove_work(self.folder.work)
         return status
+
+    def _keep(self, members: Sequence[TrialRecord], records: Sequence[TrialRecord], pool: Workers | None) -> None:
+        """Keep what questions after the search are answered by, and say what other limits would recommend."""
+        files, scored = self.case.files, scores_of(distinct(records))
+        kept_case.keep(self.folder, files, self.problem)
+        write_limits(members, scored, self.yardstick, self.objectives[0].name, self.folder, files, pool)
 
     def _chosen(
         self,

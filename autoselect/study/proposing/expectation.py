@@ -7,17 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
 
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.likeness import Likeness
-from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.mask import Mask, sides
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.surrogate import Surrogate, learn, one_thread
+from autoselect.study.proposing.surrogate import Belief, Surrogate, learn, one_thread
 
-_ENDS = np.array([0.05, 0.95])
+COVERED = 0.9
+"""Share of scores that an interval holds."""
+_ENDS = np.array([0.5 - COVERED / 2.0, 0.5 + COVERED / 2.0])
 _FEWEST = 4
 """Candidates that say something of how losses follow closeness."""
+_GROUPS = (10, 20)
+"""Of like candidates, each of which is foretold from the others: once in so many groups, once in so many."""
+_ALWAYS = -1
+"""Number of the group that is never left out."""
+_WIDTHS = np.geomspace(0.25, 16.0, 49)
+"""Factors of all deviations that are tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,43 +49,112 @@ class Likely:
 class Expectation:
     """What the trials of a search tell of any other candidate: its closeness, then what that loses.
 
-    The interval is of a score that is measured. So it holds what the surrogate does not know of the closeness, what
-    losses of equally close candidates differ by, and with that the noise of the samples.
+    An interval is of a score that is measured. So it holds what the surrogate does not know of the closeness, what
+    losses of equally close candidates differ by, and with that the noise of the samples. How far to trust these
+    deviations, the trials say: groups of like candidates are foretold from all others, and one factor makes the
+    intervals hold as many of their losses as they promise (cross-conformal prediction: Vovk, "Cross-conformal
+    predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole groups are left out because a
+    question is seldom of the next neighbour of a trial, as many a trial is.
     """
 
-    def __init__(self, problem: Problem, seen: Sequence[Seen]) -> None:
-        """Learn; see :meth:`of` for who is enough.
+    def __init__(self, problem: Problem, seen: Sequence[Seen], width: float = 1.0) -> None:
+        """Learn.
 
         Args:
             problem: What the masks mean.
-            seen: With a known divergence and a likely loss each.
+            seen: With a known divergence and a likely loss each, at least four.
+            width: Factor of all deviations.
         """
+        self._width = width
         self._surrogate = Surrogate(problem)
-        with one_thread():
-            learn(self._surrogate, seen)
+        learn(self._surrogate, seen)
         figures = np.array([(s.log_divergence, s.likely_loss, s.share) for s in seen]).T
         self._link: Link = fit_link(*figures)
         self._likeness = Likeness(problem, self._link, [s.mask for s in seen], *figures[:2])
 
     @classmethod
     def of(cls, problem: Problem, seen: Sequence[Seen]) -> Expectation | None:
-        """What these candidates tell; None if they are too few."""
+        """What these candidates tell, with intervals as wide as they show to be needed; None if they are too few."""
         known = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
-        return cls(problem, known) if len(known) >= _FEWEST else None
+        if len(known) < _FEWEST:
+            return None
+        with one_thread():
+            return cls(problem, known, _width_for(problem, known))
 
     def likely(self, mask: Mask) -> Likely:
         """What a candidate is expected to lose."""
         with one_thread():
-            belief = self._surrogate.believe([mask])
-            beyond, left = self._likeness.beyond([mask], belief.mean)
+            belief, beyond, left = self._believed([mask], self._width)
             (ends,) = self._link.loss_quantiles(belief, _ENDS, beyond, left)
-        drop = float(self._link.expected(belief)[0] + beyond[0])
         low, high = map(float, ends)
+        drop = min(max(float(self._link.expected(belief)[0] + beyond[0]), low), high)
         return Likely(drop=drop, low=low, high=high, log_divergence=float(belief.mean[0]))
 
     def chance_within(self, mask: Mask, limit: float) -> float:
         """How likely a candidate's measured loss is at most a limit."""
         with one_thread():
-            belief = self._surrogate.believe([mask])
-            beyond, left = self._likeness.beyond([mask], belief.mean)
-            return float(self._link.chance_within(belief, limit, beyond, left)[0])
+            return float(self.chances_within([mask], np.array([limit]), [self._width])[0, 0])
+
+    def chances_within(self, masks: Sequence[Mask], limits: np.ndarray, widths: Sequence[float]) -> np.ndarray:
+        """The same of several, each with a limit of its own, for each factor of all deviations, shape (n_widths, n)."""
+        belief, beyond, left = self._believed(masks, 1.0)
+        return np.array(
+            [
+                self._link.chance_within(Belief(belief.mean, width * belief.deviation), limits, beyond, width * left)
+                for width in widths
+            ]
+        )
+
+    def _believed(self, masks: Sequence[Mask], width: float) -> tuple[Belief, np.ndarray, np.ndarray]:
+        """The closeness of candidates, what they lose beyond what that says, and the share of spreads that is left."""
+        belief = self._surrogate.believe(masks, with_terms=True)
+        beyond, left = self._likeness.beyond(masks, belief.mean)
+        return Belief(belief.mean, width * belief.deviation), beyond, width * left
+
+
+def _width_for(problem: Problem, seen: Sequence[Seen]) -> float:
+    """The factor of all deviations with which intervals hold as many losses as they promise."""
+    needed = [width for count in _GROUPS for width in _needed(problem, seen, count)]
+    return float(np.quantile(needed, COVERED)) if needed else 1.0
+
+
+def _needed(problem: Problem, seen: Sequence[Seen], count: int) -> list[float]:
+    """The least factor with which the interval of each scored candidate holds its loss, foretold from other groups."""
+    found, groups = list[float](), _groups(problem, seen, count)
+    for group in sorted({*groups.tolist()} - {_ALWAYS}):
+        others = [s for s, own in zip(seen, groups, strict=True) if own != group]
+        inside = [s for s, own in zip(seen, groups, strict=True) if own == group and s.loss is not None]
+        if len(others) < _FEWEST or not inside:
+            continue
+        rest, masks = Expectation(problem, others), [s.mask for s in inside]
+        losses = np.array([s.likely_loss for s in inside])
+        chances = rest.chances_within(masks, losses, _WIDTHS.tolist())
+        misses = (chances < _ENDS[0]) | (chances > _ENDS[1])
+        # The first width from which on no width misses.
+        first = np.where(misses.any(axis=0), len(_WIDTHS) - np.argmax(misses[::-1], axis=0), 0)
+        found += _WIDTHS[np.minimum(first, len(_WIDTHS) - 1)].tolist()
+    return found
+
+
+def _groups(problem: Problem, seen: Sequence[Seen], count: int) -> np.ndarray:
+    """The number of the group of each candidate: those whose units are in like states, shape (n,).
+
+    Whole models are in none of them: every search scores these, so no question is without them.
+    """
+    masks = [s.mask for s in seen]
+    found = np.full(len(seen), _ALWAYS)
+    mixed = np.array([not _is_whole(problem, mask) for mask in masks])
+    rows = sides([mask for mask, is_mixed in zip(masks, mixed, strict=True) if is_mixed], *_size(problem))
+    if len(rows) > 1:
+        found[mixed] = fcluster(linkage(rows, "average", "cityblock"), count, "maxclust")
+    return found
+
+
+def _size(problem: Problem) -> tuple[int, int]:
+    return len(problem.units), len(problem.states)
+
+
+def _is_whole(problem: Problem, mask: Mask) -> bool:
+    """Whether all units are in integers, or in one state as far as they have it."""
+    wholes = (problem.in_state(problem.everything, place) for place in range(len(problem.states)))
+    return not mask.left_out or any(mask._replace(repairs=0) == whole for whole in wholes)

@@ -60,6 +60,7 @@ class Surrogate:
             [(i, j) for i in range(count) for j in problem.neighbours[i] if i < j], dtype=np.int64
         ).reshape(-1, 2)
         self._known, self._known_repairs = self._rows([]), _places([])
+        self._known_noise = np.zeros(0)
         self._known_sides = np.zeros((0, count * len(problem.states)))
         self._weights = np.zeros(0)
         self._factor: tuple[np.ndarray, bool] | None = None
@@ -74,6 +75,7 @@ class Surrogate:
             noise: Standard deviation of each, shape (n,); larger for those scored on part of the samples.
         """
         self._known, self._known_sides, self._known_repairs = self._rows(masks), self._sides(masks), _places(masks)
+        self._known_noise = noise
         # With everything in float no term is left: what such a candidate shows is what all others have too.
         bare = log_divergences[self._known.sum(axis=1) == 0.0]
         self._floor = float(np.exp(bare.mean())) if len(bare) else _FLOOR
@@ -90,8 +92,14 @@ class Surrogate:
         self._doubt = self._left_doubt(noise)
         self._choose_kernel(log_divergences - mean, noise)
 
-    def believe(self, masks: Sequence[Mask]) -> Belief:
-        """Predict candidates."""
+    def believe(self, masks: Sequence[Mask], *, with_terms: bool = False) -> Belief:
+        """Predict candidates.
+
+        Args:
+            masks: The candidates.
+            with_terms: Whether the deviation also has what was seen leaves open of the terms. Proposals go without:
+                what is open of them is the same for most.
+        """
         found, rows, repairs = self._sides(masks), self._rows(masks), _places(masks)
         mean, free = self._base(rows, repairs)
         variance = free**2 * self._prior_variance(found)
@@ -100,9 +108,25 @@ class Surrogate:
             mean = mean + cross @ self._weights
             variance = variance - np.einsum("ij,ji->i", cross, cho_solve(self._factor, cross.T))
         _, slope = self._slope(rows, repairs, self._theta, self._cap)
-        by_gain = slope[:, rows.shape[1] :]
-        doubt = np.einsum("ij,jk,ik->i", by_gain, self._doubt, by_gain) + self._spread(slope, repairs) ** 2
+        if with_terms:
+            doubt = self._doubt_of_all(slope)
+        else:
+            by_gain = slope[:, rows.shape[1] :]
+            doubt = np.einsum("ij,jk,ik->i", by_gain, self._doubt, by_gain)
+        doubt = doubt + self._spread(slope, repairs) ** 2
         return Belief(mean, np.sqrt(np.maximum(variance, 1e-4) + doubt))
+
+    def _doubt_of_all(self, slope: np.ndarray) -> np.ndarray:
+        """What is open of candidates' sums, as a variance, because their terms and gains are, shape (n,)."""
+        scaled = slope * self._deviations**2
+        prior = np.asarray(np.einsum("ij,ij->i", scaled, slope))
+        if not len(self._known):
+            return prior
+        total, known = self._slope(self._known, self._known_repairs, self._theta, self._cap)
+        left = self._left_over(self._known_noise, total, known, self._cap)
+        cross = scaled @ known.T
+        system = (known * self._deviations**2) @ known.T + left
+        return np.asarray(np.maximum(prior - np.einsum("ij,ji->i", cross, np.linalg.solve(system, cross.T)), 0.0))
 
     @property
     def terms(self) -> np.ndarray:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepared import PREPARED_FORMAT
+from autoselect.domain.rule import Standing
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.runs.files import storage_errors, write_json
 from autoselect.runs.folder import RunFolder, read_json
@@ -43,6 +46,44 @@ def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
     pinned = [] if problem is None else sorted(problem.pinned)
     known = {"format": _FORMAT, "prepared": PREPARED_FORMAT, "units": units, "pinned": pinned}
     write_json(folder.kept / "units.json", known)
+
+
+Shown = list[tuple[str, float, float]]
+"""Id, expected drop and bound of members of the front; infinite if no bound is known."""
+
+
+def keep_standings(folder: RunFolder, members: Sequence[Standing], again: Sequence[Sequence[Standing]]) -> None:
+    """Write what is expected of the front's members, and what each resample of the search samples shows of them.
+
+    Raises:
+        StorageError: If the file cannot be written.
+    """
+    found = {"members": _shown(members), "resamples": [_shown(standings) for standings in again]}
+    write_json(folder.kept / "standings.json", found)
+
+
+def _shown(standings: Sequence[Standing]) -> list[tuple[str, float, float | None]]:
+    return [(m.id, m.drop, m.bound if math.isfinite(m.bound) else None) for m in standings]
+
+
+def kept_standings(folder: RunFolder) -> tuple[Shown, list[Shown]]:
+    """What :func:`keep_standings` wrote; nothing if that is not there.
+
+    Raises:
+        RunFolderError: If the file is damaged.
+    """
+    path = folder.kept / "standings.json"
+    if not path.exists():
+        return [], []
+
+    def read(rows: Any) -> Shown:
+        return [(str(id_), float(drop), math.inf if bound is None else float(bound)) for id_, drop, bound in rows]
+
+    try:
+        found = read_json(path, missing="")
+        return read(found["members"]), [read(rows) for rows in found["resamples"]]
+    except (KeyError, TypeError, ValueError) as exc:
+        raise RunFolderError(f"{path} is damaged: {exc!r}.") from exc
 
 
 def _row(unit: Unit) -> dict[str, Any]:

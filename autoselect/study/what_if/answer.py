@@ -66,6 +66,8 @@ class WhatIf(_Asked):
             search samples; if it was scored, on other samples like these.
         drop_high: Its upper end.
         unknown: Why nobody knows what it loses; empty if the trials tell.
+        approximate: Whether the drop is that of the nearest candidate of whole units: the recipe parts nodes that the
+            search moves together, so that no trial is like it.
         allowed_drop: What a recommended model may lose.
         chance_within: How likely it loses no more than that; None if nobody knows.
         trial: Number of the trial that scored it; None if none did.
@@ -101,6 +103,7 @@ class WhatIf(_Asked):
     drop_low: float | None
     drop_high: float | None
     unknown: str
+    approximate: bool
     allowed_drop: float
     chance_within: float | None
     trial: int | None
@@ -139,8 +142,8 @@ class WhatIf(_Asked):
         Args:
             samples: Samples with targets, as for :func:`autoselect.search`; None takes the search samples of the run.
                 An evaluator brings its own.
-            live: ``metric``, ``evaluator``, ``evaluation`` or ``heldout``, if the run was started with an object in
-                its place.
+            live: ``metric``, ``evaluator``, ``evaluation``, ``heldout`` or ``calibration``, if the run was started with
+                an object in its place.
 
         Returns:
             The score, and the loss against the float model on the same samples.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from autoselect.data.kinds import Samples
 from autoselect.domain.graph import Graph, peak_activation_bytes
+from autoselect.domain.limits import allowed_drops, limits, worst_ratios
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule, Standing
@@ -21,6 +22,7 @@ from autoselect.quantize.building.left_out import left_out
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
 from autoselect.scoring.fragmentation import Fragmentation
+from autoselect.study.finishing.limits_file import as_kept
 from autoselect.study.proposing.expectation import Likely
 from autoselect.study.setup.problem import Judged, judged
 from autoselect.study.what_if.answer import WhatIf, answered_by
@@ -176,6 +178,7 @@ class Questions:
             refusal=found.known.refusal or "",
             metric=tried.metric,
             unknown=unknown,
+            approximate=likely is not None and trial is None and not tried.is_expressed(recipe, plan),
             allowed_drop=tried.rule.allowed_drop,
             trial=None if trial is None else trial.number,
             scored_drop=trial.scores.drop if trial is not None and trial.scores else None,
@@ -305,6 +308,79 @@ class Questions:
         size, penalty, left_ops = found.plan.size_bytes, found.cut.penalty, found.cut.left_ops
         ours = _standing(likely, size_bytes=size, penalty=penalty, left_ops=left_ops)
         return rule.cost(ours) < rule.cost(theirs)
+
+    def limits(
+        self, targets: Sequence[str] | None = None, allowed: Sequence[float] | None = None
+    ) -> list[dict[str, Any]]:
+        """What would be recommended at each allowed drop, on each target; and one member for all of several.
+
+        Args:
+            targets: That of the run by default.
+            allowed: From 0 to 5 points by default.
+
+        Returns:
+            Rows with the fields of :class:`autoselect.domain.limits.Limit` and ``target``. Of several targets there are
+            further rows, whose target has all names: of the member whose worst ratio to each target's least expected
+            cost is least, with this ``worst_ratio`` and without a penalty.
+
+        Raises:
+            UsageError: If a target is not known, or the run has no member.
+        """
+        tried = self._tried
+        drops = allowed_drops(tried.metric, tried.yardstick.float_score, tried.rule.allowed_drop)
+        drops = tuple(drops if allowed is None else allowed)
+        if not tried.members:
+            raise UsageError("The run has no member that could be recommended.")
+        places = [self._workshop.place(name) for name in dict.fromkeys(targets or (None,))]
+        found, told = [], dict[str, tuple[Rule, list[Standing]]]()
+        for place in places:
+            members = self._standings(place)
+            if not members:
+                continue
+            told[place.target.name] = self._rule(place), members
+            for limit in limits(members, [as_kept(members, one) for one in tried.resamples], self._rule(place), drops):
+                found.append({"target": place.target.name, **asdict(limit), "worst_ratio": None})
+        return found + ([self._for_all(told, drop) for drop in drops] if len(told) > 1 else [])
+
+    def _standings(self, place: Place) -> list[Standing]:
+        """The members that a target takes, with what they cost there."""
+        if place.spec == self._workshop.settings.target:
+            return [member.standing for member in self._tried.members]
+        found = []
+        for member in self._tried.members:
+            if member.record.recipe is None:
+                continue
+            forecast = self._forecast(member.record.recipe, place)
+            if not forecast.known.refusal:
+                cut = forecast.cut
+                found.append(replace(member.standing, penalty=cut.penalty, left_ops=cut.left_ops))
+        return found
+
+    @staticmethod
+    def _for_all(told: Mapping[str, tuple[Rule, list[Standing]]], drop: float) -> dict[str, Any]:
+        """One member for all targets, at one allowed drop."""
+        ids = {member.id: member for _, members in told.values() for member in members}
+        costs = dict[str, dict[str, float]]()
+        for target, (rule, members) in told.items():
+            asked = replace(rule, allowed_drop=drop)
+            costs[target] = dict.fromkeys(ids, math.inf) | {member.id: asked.cost(member) for member in members}
+        ratios = worst_ratios(costs)
+        chosen = min(ratios, key=lambda id_: (ratios[id_], id_))
+        member, (rule, _) = ids[chosen], next(iter(told.values()))
+        return {
+            "target": ",".join(told),
+            "allowed_drop": drop,
+            "id": chosen,
+            "penalty": None,
+            "penalty_low": None,
+            "penalty_high": None,
+            "size_bytes": int(member.size_bytes),
+            "expected_drop": member.drop,
+            "expected_drop_bound": member.bound,
+            "chance_to_break": replace(rule, allowed_drop=drop).chance_to_break(member),
+            "resampled": None,
+            "worst_ratio": ratios[chosen],
+        }
 
     def content_of(self, answer: WhatIf) -> bytes:
         """The bytes of an answer's candidate."""

@@ -24,13 +24,14 @@ from autoselect.runs.records import Scores, TrialRecord, distinct, scores_of
 from autoselect.study import references
 from autoselect.study.finishing.certainty import expected_drops, link_of, standings_of
 from autoselect.study.finishing.front_members import front_of
+from autoselect.study.finishing.limits_file import as_kept
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.expectation import Expectation, Likely
 from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Reader, Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.recording.kept_case import kept_units
+from autoselect.study.recording.kept_case import kept_standings, kept_units
 from autoselect.study.recording.optuna_study import read_records
 from autoselect.study.setup.problem import forecaster, neighbours_of, plain_units
 from autoselect.study.what_if.workshop import Workshop
@@ -76,6 +77,7 @@ class Tried:
         self.records: list[TrialRecord] = read_records(folder.study)
         self.picks: Mapping[str, str] = _picks(folder)
         self._units, self._pinned = kept_units(folder)
+        self._kept, self.resamples = kept_standings(folder)
 
     def scored_as(self, recipe: Recipe, plan: Plan) -> TrialRecord | None:
         """The trial that scored a candidate, or another one of the same bytes; None if none did."""
@@ -107,7 +109,7 @@ class Tried:
         front, _ = front_of(self.records, self.objectives, self.yardstick, self.link)
         return tuple(
             Member(record=record, standing=standing)
-            for record, standing in zip(front, standings_of(front, self.link), strict=True)
+            for record, standing in zip(front, as_kept(standings_of(front, self.link), self._kept), strict=True)
         )
 
     @cached_property
@@ -141,8 +143,11 @@ class Tried:
 
     @cached_property
     def _seen(self) -> list[Seen]:
+        """What the trials say, as they were scored: an interval is of such a score."""
         reader = Reader(problem=self.problem, template=self._workshop.settings.template)
-        return [seen for _, seen in reader.told(self.records)]
+        told = [seen for _, seen in reader.told(self.records)]
+        raw = [seen for record in self.records if (seen := reader.seen(record)) is not None and not seen.failed]
+        return raw if any(math.isfinite(seen.log_divergence) for seen in raw) else told
 
     @cached_property
     def expectation(self) -> Expectation | None:
@@ -180,9 +185,9 @@ class Tried:
         further = {**further_of(recipe), EXACT: left_out(recipe, nodes).in_float}
         return self.problem.mask_of(left_out_of(recipe), further, recipe.repairs)
 
-    def splits_units(self, recipe: Recipe) -> bool:
-        """Whether a recipe parts nodes that the search moves together: its drop is then that of the nearest whole."""
-        return bool(self.problem.split_by(left_out_of(recipe), *further_of(recipe).values()))
+    def is_expressed(self, recipe: Recipe, plan: Plan) -> bool:
+        """Whether a candidate is one of whole units, as the search moves them; else the nearest one is looked at."""
+        return self.problem.forecast(self.mask(recipe)).kinds == plan.kinds
 
     def likely(self, recipe: Recipe) -> Likely | None:
         """What an unscored candidate is expected to lose."""

@@ -51,6 +51,8 @@ from autoselect.tflite import reader
 Live = Mapping[str, Any]
 """Objects in place of those that only the process of the search had, by the name of the setting."""
 
+NO_OBJECTS: Live = {}
+
 _SHARED = ("prepared", "evidence", "samples", "float.tflite")
 """What cases of one run have in common, whatever they are built for and scored on."""
 
@@ -196,7 +198,8 @@ class Workshop:
         found = place.blueprints.get(key)
         is_wide = bool(recipe.int16_nodes)
         if found is None or (is_wide and not (found.int16_nodes or found.no_int16)):
-            self.restore_samples(recipe)
+            if recipe.repairs:
+                self.restore_samples()
             with self._working() as pool, _asked_too_much():
                 wide = is_wide or SIXTEEN in self.settings.states
                 found = place.blueprints[key] = _read_blueprint(pool, place.files, key, int16=wide)
@@ -218,19 +221,29 @@ class Workshop:
             UsageError: If its repairs need calibration samples that are not there.
             PreparationError: If it cannot be built, or the target refuses it.
         """
-        self.restore_samples(recipe)
+        if recipe.repairs:
+            self.restore_samples()
         with self._working() as pool, _told("The candidate could not be built."):
             reply = pool.call(build_jobs.build, place.files.root, recipe.to_json())
         return place.files.candidate(reply.sha256).read_bytes(), reply
 
-    def restore_samples(self, recipe: Recipe, calibration: Samples | None = None) -> None:
-        """Read the calibration samples again, if the recipe has repairs: some are measured for each candidate.
+    def restore_samples(self, live: Live = NO_OBJECTS, *, must: bool = False) -> None:
+        """Read the calibration samples again: some repairs are measured for each candidate.
 
-        If the source is not there any more, what the run measured may do.
+        Args:
+            live: May have them.
+            must: Whether it is an error if the source is not there any more. Else what the run measured may do.
+
+        Raises:
+            UsageError: If they must be there, and only the process of the search had them.
         """
         folder = self.files.samples("calibration")
-        source = calibration if calibration is not None else self.manifest["sources"].get("calibration")
-        if not recipe.repairs or folder.exists() or source in (None, LIVE):
+        if folder.exists():
+            return
+        source = live.get("calibration", self.manifest["sources"].get("calibration"))
+        if source in (None, LIVE):
+            if must:
+                raise _missing("calibration")
             return
         ends = reader.read_interface(self.files.float_model.read_bytes())
         fed = fed_inputs(self.settings.feedback or {}, ends)
@@ -253,6 +266,8 @@ class Workshop:
             PreparationError: If a model cannot be built or run.
         """
         metric, evaluator = self._judge(live)
+        if evaluator is not None:  # It shows no outputs: how close they are, calibration samples say.
+            self.restore_samples(live, must=True)
         content, reply = self.build(recipe, place)
         files = self._scoring_case(place, samples, metric, evaluator, live)
         with self._working() as pool, _told("The candidate could not be scored."):
@@ -317,9 +332,10 @@ class Workshop:
         files = CaseFiles(root=self._root / name)
         if files.scoring.exists():
             return files
-        files.root.mkdir(exist_ok=True)
+        shutil.rmtree(files.root, ignore_errors=True)  # What a call left that failed.
+        files.root.mkdir()
         for shared in _SHARED:
-            if shared != "samples" and not (files.root / shared).exists():
+            if metric is None or shared != "samples":
                 (files.root / shared).symlink_to(self.files.root / shared)
         if metric is not None:
             self._write_samples(files, samples, metric, live)

@@ -1,0 +1,35 @@
+"""What would be recommended at each allowed drop, as the terminal tells it."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from autoselect.report.tables.limit_rows import limit_rows
+
+ROW = {"penalty_low": 1.0, "penalty_high": 9.0, "size_bytes": 42_000, "chance_to_break": 0.03}
+
+
+def rows(*found: tuple[float, str, float], **more: object) -> pd.DataFrame:
+    return pd.DataFrame([{**ROW, "allowed_drop": drop, "id": id_, "penalty": p, **more} for drop, id_, p in found])
+
+
+def test_drops_with_one_recommendation_are_one_row() -> None:
+    table = rows((0.0, "a", 8.0), (0.002, "a", 8.0), (0.004, "b", 2.0))
+    assert limit_rows(table, "accuracy") == [
+        ("allowed drop", "recommended", "penalty", "size", "chance to break"),
+        ("0.0 points to 0.2 points", "a", "8.0000 (1.0000–9.0000)", "42.0 kB", "3 %"),
+        ("0.4 points", "b", "2.0000 (1.0000–9.0000)", "42.0 kB", "3 %"),
+    ]
+
+
+def test_without_resamples_there_is_no_bracket() -> None:
+    (_, row) = limit_rows(rows((0.0, "a", 8.0), penalty_low=None, penalty_high=None), "mse")
+    assert row == ("0 mse", "a", "8.0000", "42.0 kB", "3 %")
+
+
+def test_several_targets_have_a_column_and_a_ratio() -> None:
+    one = rows((0.0, "a", 8.0), target="x", worst_ratio=None)
+    both = rows((0.0, "a", float("nan")), target="x,y", worst_ratio=1.5)
+    heading, *found = limit_rows(pd.concat([one, both]), "accuracy")
+    assert heading[0] == "target"
+    assert [row[3] for row in found] == ["8.0000 (1.0000–9.0000)", "1.50 × the best"]

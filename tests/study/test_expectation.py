@@ -1,0 +1,104 @@
+"""What trials tell of candidates that nobody scored: intervals hold as many scores as they promise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from autoselect.domain.repair_sets import Repairs
+from autoselect.study.proposing.expectation import Expectation
+from autoselect.study.proposing.hypervolume_gain import fit_link
+from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.observations import Seen
+from autoselect.study.proposing.problem import Forecast, Problem, Unit
+from autoselect.study.proposing.surrogate import Belief, Surrogate, learn
+
+UNITS = 16
+
+
+def problem(sensitivities: Sequence[float]) -> Problem:
+    def forecast(nodes: frozenset[str], _further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
+        return Forecast(1000 - len(nodes), float(len(nodes)), nodes)
+
+    units = [
+        Unit(nodes=frozenset({f"n{i}"}), op_type="CONV_2D", position=i, sensitivity=s)
+        for i, s in enumerate(sensitivities)
+    ]
+    return Problem(units, [frozenset()] * len(units), forecast, states=("float",))
+
+
+class World:
+    """Candidates whose closeness is a noisy sum of their units' errors, and whose loss follows it noisily."""
+
+    def __init__(self, seed: int, noise: float, misjudged: float) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.terms = 10.0 ** self.rng.uniform(-4.0, -1.0, UNITS)
+        self.noise = noise
+        self.problem = problem((self.terms * np.exp(misjudged * self.rng.normal(size=UNITS))).tolist())
+
+    def seen(self, left_out: int) -> Seen:
+        inside = np.array([not left_out >> i & 1 for i in range(UNITS)])
+        total = float(self.terms[inside].sum()) + 1e-6
+        divergence = math.log(total) + self.noise * self.rng.normal()
+        loss = 0.3 * (1.0 - math.exp(-4.0 * total)) + 0.01 * self.rng.normal()
+        return Seen(mask=Mask(left_out), loss=loss, log_divergence=divergence, share=1.0)
+
+    def some(self, count: int) -> list[Seen]:
+        return [self.seen(int(self.rng.integers(1, 2**UNITS))) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("noise", "misjudged"), [(0.1, 0.5), (0.1, 2.5), (0.8, 1.0)])
+def test_nine_in_ten_scores_are_inside(noise: float, misjudged: float) -> None:
+    inside = []
+    for seed in range(4):
+        world = World(seed, noise, misjudged)
+        expectation = Expectation.of(world.problem, [world.seen(0), *world.some(40)])
+        assert expectation is not None
+        for asked in world.some(40):
+            likely = expectation.likely(asked.mask)
+            inside.append(likely.low <= asked.likely_loss <= likely.high)
+            assert likely.low <= likely.drop <= likely.high
+    assert 0.83 <= np.mean(inside) <= 0.98
+
+
+def test_chances_rise_with_the_limit_and_agree_with_the_interval() -> None:
+    world = World(0, 0.3, 1.0)
+    expectation = Expectation.of(world.problem, world.some(40))
+    assert expectation is not None
+    asked = world.some(1)[0].mask
+    likely = expectation.likely(asked)
+    chances = [expectation.chance_within(asked, limit) for limit in np.linspace(-0.1, 0.5, 30)]
+    assert chances == sorted(chances)
+    assert expectation.chance_within(asked, likely.low) == pytest.approx(0.05, abs=1e-6)
+    assert expectation.chance_within(asked, likely.high) == pytest.approx(0.95, abs=1e-6)
+
+
+def test_too_few_candidates_tell_nothing() -> None:
+    world = World(0, 0.3, 1.0)
+    assert Expectation.of(world.problem, world.some(3)) is None
+    assert Expectation.of(world.problem, world.some(4)) is not None
+
+
+def test_what_is_open_of_terms_makes_beliefs_less_sure_where_nothing_was_seen() -> None:
+    world = World(1, 0.1, 1.0)
+    surrogate = Surrogate(world.problem)
+    learn(surrogate, world.some(30))
+    masks = [seen.mask for seen in world.some(20)]
+    plain, honest = surrogate.believe(masks), surrogate.believe(masks, with_terms=True)
+    assert (honest.deviation >= plain.deviation - 1e-12).all()
+    assert (honest.mean == plain.mean).all()
+
+
+def test_quantiles_of_losses_are_where_the_chances_say() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    link = fit_link(x, np.maximum(x, 0.0) + 0.05 * rng.normal(size=60))
+    belief = Belief(np.array([-1.0, 0.0, 1.0]), np.array([0.5, 0.5, 0.5]))
+    shares = np.array([0.05, 0.5, 0.95])
+    found = link.loss_quantiles(belief, shares)
+    assert (np.diff(found, axis=1) > 0.0).all()
+    for place, share in enumerate(shares):
+        assert link.chance_within(belief, found[:, place]) == pytest.approx(share, abs=1e-6)
