@@ -31,8 +31,8 @@ class Weighed:
         node: Its name.
         bits: 4 to 8.
         weights: How many it has.
-        packed_bytes: What they take packed, by the entropy of their levels; if the runtime reads weights of 4 bits, what
-            they take in the file.
+        packed_bytes: What they take packed, by the entropy of their levels; what they take in the file, if the runtime
+            reads weights of 4 bits.
         noise: Error power over signal power of the outputs of a float model that has these weights; NaN if unknown.
     """
 
