@@ -187,7 +187,10 @@ class _Whole:
 def _memory(pool: Workers, processes: int) -> dict[str, int]:
     """What this process, the largest worker so far and as many as that take at most."""
     asked = [pool.submit(machine.peak_bytes) for _ in range(processes)]
-    here, worker = machine.peak_bytes(), max(map(result_of, asked))
+    here, worker = machine.peak_bytes(), 0
+    for future in asked:
+        with contextlib.suppress(TrialError):
+            worker = max(worker, result_of(future))
     return {"here": here, "worker": worker, "all": here + processes * worker}
 
 
