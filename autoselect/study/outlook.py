@@ -187,7 +187,10 @@ class _Whole:
 def _memory(pool: Workers, processes: int) -> dict[str, int]:
     """What this process, the largest worker so far and as many as that take at most."""
     asked = [pool.submit(machine.peak_bytes) for _ in range(processes)]
-    here, worker = machine.peak_bytes(), max(map(result_of, asked))
+    here, worker = machine.peak_bytes(), 0
+    for future in asked:
+        with contextlib.suppress(TrialError):
+            worker = max(worker, result_of(future))
     return {"here": here, "worker": worker, "all": here + processes * worker}
 
 
@@ -208,7 +211,9 @@ def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: SearchSet
     count, samples = settings.trials, case.counts.get("search", 0)
     others = max(count - full, 0)
     share = (1.0 + first_look(samples) / samples) / 2.0 if settings.racing and samples else 1.0
-    worked = sum(one.reading for one in wholes[1:]) + count * build + (count - others + share * others) * score
+    # All-integer candidates were read before; those with repairs that help, of each width, are read anew.
+    reading = sum(one.reading for one in (*wholes[1:], *(wholes if settings.repairs is True else ())))
+    worked = reading + count * build + (count - others + share * others) * score
     if settings.processes == 1:
         return worked + others * asking
     return max(worked / settings.processes, others * asking)  # It is asked while workers work.
