@@ -10,7 +10,6 @@ from typing import Any
 from autoselect.api.progress import told_to
 from autoselect.api.run import Run, load_run
 from autoselect.api.source import (
-    LIVE,
     LoadedInteger,
     LoadedSource,
     describe,
