@@ -61,9 +61,9 @@ def test_forecasts_are_what_is_built(run: autoselect.Run) -> None:
 def test_an_answer_takes_milliseconds(run: autoselect.Run) -> None:
     seconds = []
     for changes in random_changes(nodes_of(run), 1, 20):
-        begun = time.perf_counter()
+        begun = time.process_time()  # Other processes may be at work.
         run.what_if("recommended", **changes)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.process_time() - begun)
     assert statistics.median(seconds) < 0.05
 
 

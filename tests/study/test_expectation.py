@@ -102,3 +102,13 @@ def test_quantiles_of_losses_are_where_the_chances_say() -> None:
     assert (np.diff(found, axis=1) > 0.0).all()
     for place, share in enumerate(shares):
         assert link.chance_within(belief, found[:, place]) == pytest.approx(share, abs=1e-6)
+
+
+def test_what_other_near_candidates_would_be_makes_a_guess_less_sure() -> None:
+    world = World(2, 0.1, 0.5)
+    expectation = Expectation.of(world.problem, world.some(40))
+    assert expectation is not None
+    mask, worst = Mask(0b1010), int(np.argmax(world.terms))
+    plain, open_ = expectation.likely(mask), expectation.likely(mask, [Mask(mask.left_out ^ 1 << worst)])
+    assert open_.high - open_.low > plain.high - plain.low
+    assert open_.log_divergence == plain.log_divergence

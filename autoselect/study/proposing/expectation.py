@@ -22,7 +22,8 @@ _ENDS = np.array([0.5 - COVERED / 2.0, 0.5 + COVERED / 2.0])
 _FEWEST = 4
 """Candidates that say something of how losses follow closeness."""
 _GROUPS = (10, 20)
-"""Of like candidates, each of which is foretold from the others: once in so many groups, once in so many."""
+"""Of like candidates, each of which is foretold from the others: once in so many groups, once in so many. The wider of
+both answers counts."""
 _ALWAYS = -1
 """Number of the group that is never left out."""
 _WIDTHS = np.geomspace(0.25, 16.0, 49)
@@ -81,19 +82,23 @@ class Expectation:
         with one_thread():
             return cls(problem, known, _width_for(problem, known))
 
-    def likely(self, mask: Mask) -> Likely:
-        """What a candidate is expected to lose."""
-        with one_thread():
-            belief, beyond, left = self._believed([mask], self._width)
-            (ends,) = self._link.loss_quantiles(belief, _ENDS, beyond, left)
+    def likely(self, mask: Mask, others: Sequence[Mask] = ()) -> Likely:
+        """What a candidate is expected to lose.
+
+        Args:
+            mask: The candidate, or the nearest of whole units.
+            others: Candidates of whole units that are about as near; how much they differ is open then.
+        """
+        belief, beyond, left = self._believed([mask], self._width, others)
+        (ends,) = self._link.loss_quantiles(belief, _ENDS, beyond, left)
         low, high = map(float, ends)
         drop = min(max(float(self._link.expected(belief)[0] + beyond[0]), low), high)
         return Likely(drop=drop, low=low, high=high, log_divergence=float(belief.mean[0]))
 
-    def chance_within(self, mask: Mask, limit: float) -> float:
-        """How likely a candidate's measured loss is at most a limit."""
-        with one_thread():
-            return float(self.chances_within([mask], np.array([limit]), [self._width])[0, 0])
+    def chance_within(self, mask: Mask, limit: float, others: Sequence[Mask] = ()) -> float:
+        """How likely a candidate's measured loss is at most a limit; the arguments are those of :meth:`likely`."""
+        belief, beyond, left = self._believed([mask], self._width, others)
+        return float(self._link.chance_within(belief, limit, beyond, left)[0])
 
     def chances_within(self, masks: Sequence[Mask], limits: np.ndarray, widths: Sequence[float]) -> np.ndarray:
         """The same of several, each with a limit of its own, for each factor of all deviations, shape (n_widths, n)."""
@@ -105,17 +110,23 @@ class Expectation:
             ]
         )
 
-    def _believed(self, masks: Sequence[Mask], width: float) -> tuple[Belief, np.ndarray, np.ndarray]:
+    def _believed(
+        self, masks: Sequence[Mask], width: float, others: Sequence[Mask] = ()
+    ) -> tuple[Belief, np.ndarray, np.ndarray]:
         """The closeness of candidates, what they lose beyond what that says, and the share of spreads that is left."""
         belief = self._surrogate.believe(masks, with_terms=True)
         beyond, left = self._likeness.beyond(masks, belief.mean)
-        return Belief(belief.mean, width * belief.deviation), beyond, width * left
+        deviation = belief.deviation
+        if others:
+            apart = self._surrogate.believe(others).mean[:, None] - belief.mean
+            deviation = np.sqrt(deviation**2 + (apart**2).sum(axis=0))
+        return Belief(belief.mean, width * deviation), beyond, width * left
 
 
 def _width_for(problem: Problem, seen: Sequence[Seen]) -> float:
     """The factor of all deviations with which intervals hold as many losses as they promise."""
-    needed = [width for count in _GROUPS for width in _needed(problem, seen, count)]
-    return float(np.quantile(needed, COVERED)) if needed else 1.0
+    needed = [_needed(problem, seen, count) for count in _GROUPS]
+    return max((float(np.quantile(widths, COVERED)) for widths in needed if widths), default=1.0)
 
 
 def _needed(problem: Problem, seen: Sequence[Seen], count: int) -> list[float]:

@@ -86,18 +86,15 @@ class Link:
             beyond: What they lose more than closeness says, shape (n,).
             left: Which share of the spread that leaves, shape (n,).
         """
-        losses = self.losses(belief) + np.reshape(beyond, (-1, 1))
-        widest = 9.0 * np.max(self.deviations(belief) * np.reshape(left, (-1, 1)), axis=1)
-        ends = np.stack([losses.min(axis=1) - widest, losses.max(axis=1) + widest])
-        found = np.empty((len(losses), len(shares)))
-        for place, share in enumerate(shares):
-            low, high = ends
-            for _ in range(_HALVINGS):
-                middle = (low + high) / 2.0
-                is_below = self.chance_within(belief, middle, beyond, left) < share
-                low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-            found[:, place] = (low + high) / 2.0
-        return found
+        losses, spreads = self.losses(belief), self.deviations(belief) * np.reshape(left, (-1, 1))
+        losses, weights = losses + np.reshape(beyond, (-1, 1)), _quantile_weights()
+        widest = 9.0 * spreads.max(axis=1)
+        low, high = (np.tile(ends, (len(shares), 1)).T for ends in (losses.min(1) - widest, losses.max(1) + widest))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            reached = ndtr((middle[:, :, None] - losses[:, None, :]) / spreads[:, None, :]) @ weights
+            low, high = np.where(reached < shares, middle, low), np.where(reached < shares, high, middle)
+        return np.asarray((low + high) / 2.0)
 
     def without_noise(
         self, log_divergences: np.ndarray, losses: np.ndarray, noise: np.ndarray

@@ -258,8 +258,8 @@ class Questions:
         """How likely it loses no more than a limit."""
         if likely.low == likely.high:
             return float(likely.drop <= limit)
-        if trial is None and self._tried.expectation is not None:
-            return self._tried.expectation.chance_within(self._tried.mask(recipe), limit)
+        if trial is None:
+            return self._tried.chance_within(recipe, limit)
         if math.isnan(likely.high):
             return None
         standing = _standing(likely, size_bytes=0, penalty=0.0, left_ops=0)

@@ -28,7 +28,7 @@ from autoselect.study.finishing.limits_file import as_kept
 from autoselect.study.proposing.costs import CostModel
 from autoselect.study.proposing.expectation import Expectation, Likely
 from autoselect.study.proposing.hypervolume_gain import Link
-from autoselect.study.proposing.mask import Mask
+from autoselect.study.proposing.mask import Mask, bits
 from autoselect.study.proposing.observations import Reader, Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.kept_case import kept_standings, kept_units
@@ -191,7 +191,30 @@ class Tried:
 
     def likely(self, recipe: Recipe) -> Likely | None:
         """What an unscored candidate is expected to lose."""
-        return None if self.expectation is None else self.expectation.likely(self.mask(recipe))
+        if self.expectation is None:
+            return None
+        return self.expectation.likely(self.mask(recipe), self._as_near(recipe))
+
+    def chance_within(self, recipe: Recipe, limit: float) -> float | None:
+        """How likely an unscored candidate loses at most a limit."""
+        if self.expectation is None:
+            return None
+        return self.expectation.chance_within(self.mask(recipe), limit, self._as_near(recipe))
+
+    def _as_near(self, recipe: Recipe) -> list[Mask]:
+        """For each unit that the recipe parts the candidate with it in the other state of its nodes: one for each."""
+        mask, problem, found = self.mask(recipe), self.problem, list[Mask]()
+        nodes, further = left_out_of(recipe), further_of(recipe)
+        for place in bits(problem.split_by(nodes, *further.values())):
+            names, unit = problem.units[place].nodes, 1 << place
+            states = [problem.states.index(s) for s, own in further.items() if names & own and s in problem.states]
+            plain = names & nodes - frozenset().union(*further.values())
+            states += [0] if plain else []
+            variants = [problem.put(mask, unit, state) for state in states] + [mask.without(unit)] * (
+                not names <= nodes
+            )
+            found += [variant for variant in dict.fromkeys(variants) if variant != mask]
+        return found
 
     def after_scoring(self, scores: Scores) -> Likely:
         """What a scored candidate is expected to lose on other samples like these, with an interval of nine in ten."""
