@@ -49,7 +49,7 @@ _REFERENCES = 2
 """Models that are run again before the first trial: float and all-integer."""
 _PROBED_FURTHER = 1 / 3
 """Share of the probes in integers that another state takes: most units err too little there to be told apart. Seen were
-0.2 (EfficientNet-B0) and 0.4 (a style-transfer net)."""
+0.2 (EfficientNet-B0) and 0.4 (a style-transfer net); it is a guess for others."""
 _FORECASTS_OF_ASK, _FORECASTS_TIMED = 75, 4
 """Forecasts of one ask (``experiments/cost``: 73 and 77 with 40 and 120 units), and how many are timed."""
 _SECONDS_OF_MAC = 2e-9
