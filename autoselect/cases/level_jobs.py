@@ -17,6 +17,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building.parts import packed_bytes
 from autoselect.quantize.building.wholes import whole_builds
 from autoselect.quantize.repairing.built import Built
+from autoselect.quantize.repairing.four_bits import KERNELS
 from autoselect.quantize.repairing.weighted_ops import SkipError, quantized_ops, weights_of
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -30,7 +31,8 @@ class Weighed:
         node: Its name.
         bits: 4 to 8.
         weights: How many it has.
-        packed_bytes: What they take packed, by the entropy of their levels.
+        packed_bytes: What they take packed, by the entropy of their levels; what they take in the file, if the runtime
+            reads weights of 4 bits.
         noise: Error power over signal power of the outputs of a float model that has these weights; NaN if unknown.
     """
 
@@ -46,7 +48,7 @@ def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[
 
     Args:
         root: Folder of the case.
-        recipe_json: For its granularity and repairs.
+        recipe_json: For its granularity and repairs, such as ``int4-litert``.
         bits: 8 for the levels that all-integer models have.
         rows: Numbers of the calibration samples to run on; none leaves the noise unknown.
 
@@ -58,8 +60,8 @@ def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[
         ScoreError: If the float model cannot run.
     """
     case, recipe = open_case(root), Recipe.from_json(recipe_json)
-    fewer = () if bits == 8 else (f"levels-{bits}",)
-    chosen = Recipe(per_channel=recipe.per_channel, repairs=(*recipe.repairs, *fewer))
+    fewer = (*recipe.repairs, f"levels-{bits}") if bits < 8 else tuple(r for r in recipe.repairs if r not in KERNELS)
+    chosen, is_packed = Recipe(per_channel=recipe.per_channel, repairs=fewer), not KERNELS.keys() & set(recipe.repairs)
     kit = case.kit
     wholes, float_model = whole_builds(kit, chosen), kit.float_model(chosen.repairs)
     names = {node.index: node.name for node in case.prepared.layers.nodes}
@@ -68,22 +70,24 @@ def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[
             node=names[index],
             bits=bits,
             weights=levels.size,
-            packed_bytes=packed_bytes(levels),
+            packed_bytes=packed_bytes(levels) if is_packed else float(stored),
             noise=divergence(shares_of_error(root, fb.serialise(_with(wholes.in_float.model, index, values)), rows)),
         )
-        for index, levels, values in _weights(wholes.integer, float_model)
+        for index, stored, levels, values in _weights(wholes.integer, float_model)
         if index in names
     ]
 
 
-def _weights(built: Built, float_model: fb.Model) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Of each op its index in the float model, the levels of its weights, and what these stand for."""
+def _weights(built: Built, float_model: fb.Model) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """Of each op its index in the float model, the bytes and the levels of its weights, and what these stand for."""
     for index, op in quantized_ops(built.model, float_model, built.places):
         try:
             _, _, values = weights_of(built.model, op, float_model, index)
         except SkipError:
             continue
-        yield index, fb.constant_values(built.model, built.model.subgraphs[0].tensors[op.inputs[1]]), values
+        tensor = built.model.subgraphs[0].tensors[op.inputs[1]]
+        stored = fb.data_of(built.model.buffers[tensor.buffer]).size
+        yield index, stored, fb.constant_values(built.model, tensor), values
 
 
 def _with(float_model: fb.Model, index: int, values: np.ndarray) -> fb.Model:

@@ -16,6 +16,7 @@ from autoselect.cli.options import AsJson, Quiet, command_line, parameters_of
 from autoselect.cli.parsing import HelpAll
 from autoselect.cli.progress import clock
 from autoselect.cli.search import Config, told_in_python
+from autoselect.isolation.machine import memory_bytes
 
 if TYPE_CHECKING:
     from autoselect.study.outlook import Outlook
@@ -42,10 +43,11 @@ def check(
     if as_json:
         print_json(asdict(found))
         return
-    print_fields(_fields(found, _free_bytes(output)))
+    there = memory_bytes()
+    print_fields(_fields(found, _free_bytes(output), there))
     if found.refused:
         warn(f"The all-integer model, the first trial of every search, is refused. {found.refused}")
-    if found.memory_bytes > found.machine_bytes:
+    if found.memory["all"] > there:
         warn(
             f"The search would take more memory than there is. Let fewer than {found.workers} workers do it "
             "(--workers): a worker that the system kills costs a trial."
@@ -62,7 +64,7 @@ _PHASES = {
 }
 
 
-def _fields(found: Outlook, free_bytes: int) -> dict[str, str]:
+def _fields(found: Outlook, free_bytes: int, machine_bytes: float) -> dict[str, str]:
     from autoselect.domain.words import counted
     from autoselect.report.tables.frames import format_size
 
@@ -75,7 +77,7 @@ def _fields(found: Outlook, free_bytes: int) -> dict[str, str]:
         "one trial": "refused" if found.refused else _trial(found),
         "the search": f"{counted(found.trials, 'trial')} on {counted(found.workers, 'worker')}",
         "disk": f"about {format_size(found.disk_bytes)} while it runs, {free_bytes / 1e9:,.0f} GB free",
-        "memory": f"about {found.memory_bytes / 1e9:.1f} GB in all, {_has(found.machine_bytes)}",
+        "memory": f"about {found.memory['all'] / 1e9:.1f} GB in all, {_has(machine_bytes)}",
     }
     if not found.refused:
         told["the search"] += f": about {clock(found.search_seconds)}"

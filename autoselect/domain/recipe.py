@@ -25,6 +25,8 @@ REPAIRS = (
     "bias",
     "bias-sequential",
     "equalization",
+    "int4-litert",
+    "int4-tflm",
     "levels-4",
     "levels-5",
     "levels-6",
@@ -40,7 +42,8 @@ REPAIRS = (
 
 Ranges and levels may also be chosen for single nodes, ``ranges-mse:NODE``, where they count instead of those of the
 whole model. ``levels-6`` rounds weights to the levels that 6 bits can tell apart; they are stored in 8 bits all the
-same, so that every kernel runs them, and whatever packs a model stores them in less.
+same, so that every kernel runs them, and whatever packs a model stores them in less. ``int4-litert`` stores weights of
+``levels-4`` in 4 bits where that runtime has a kernel for them.
 """
 
 OF_NODES = ("levels", "ranges")

@@ -47,7 +47,7 @@ def brief(value: object) -> str:
     """A value in a few characters: of a collection only how much it holds."""
     if isinstance(value, Mapping | list | tuple | set | frozenset):
         return f"<{len(value)}>" if value else "<none>"
-    text = f"{value:.6g}" if isinstance(value, float) else repr(value) if isinstance(value, str) else str(value)
+    text = f"{value:.4g}" if isinstance(value, float) else repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 + 1 :]}"
 
 

@@ -195,6 +195,8 @@ class Target:
             kind of op, as compiled whole models have shown it.
         memory: The accelerator's own; None where nobody has said.
         spills: Whether compiled mixes of the model at hand have shown that this memory is too small for them.
+        int4: The repair that stores weights in 4 bits for its runtime, see :data:`autoselect.domain.recipe.REPAIRS`;
+            None if its runtime reads none.
         parts: The chips of a target that stands for several, see :func:`together`.
         best: Of one of these chips, the cost that counts as 1.
     """
@@ -217,6 +219,7 @@ class Target:
     ddr_per_op: Mapping[str, float] = field(default_factory=dict)
     memory: Memory | None = None
     spills: bool = False
+    int4: str | None = None
     parts: tuple[Target, ...] = ()
     best: float = 1.0
 

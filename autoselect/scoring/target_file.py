@@ -173,6 +173,7 @@ class _Profile(_Strict):
     segments: SegmentRule
     io: IoType | None = None
     per_channel: bool = True
+    int4: Literal["int4-litert", "int4-tflm"] | None = None
     crossing: _Crossing
     accelerator: _Processor | None = None
     host: _Processor
@@ -279,6 +280,7 @@ def _target(profile: _Profile) -> Target:
         crossing_per_byte=profile.crossing.per_byte,
         io_type=profile.io,
         per_channel=profile.per_channel,
+        int4=profile.int4,
         rules=tuple(
             Rule(ops=_ops(rule.ops), precisions=frozenset(rule.precisions), by=rule.by, why=rule.why)
             for rule in profile.reject

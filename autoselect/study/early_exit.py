@@ -80,7 +80,7 @@ def _may_end(request: Request) -> bool:
         return False
     if request.metric_name in DEFAULT_DROPS and settings.max_drop is None:
         return False  # Float is perfect by such a metric, and nobody said how close is close enough.
-    return all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns)
+    return settings.weights == 8 and all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns)
 
 
 def _with_bound(integer: Scores, root: Path, pool: Workers) -> Scores:

@@ -80,8 +80,8 @@ class Outlook(Result):
         trials: That the search would have.
         workers: That it would use.
         disk_bytes: About what it keeps on the disk while it runs.
-        memory_bytes: About the most memory that its processes take together: what each took while this was found out.
-        machine_bytes: Memory of the machine, or of the container if that has less; infinite if nobody says.
+        memory: About the most memory in bytes that this process (``here``), one worker (``worker``) and all processes
+            together (``all``) take: what they took while this was found out.
     """
 
     size_bytes: int
@@ -101,8 +101,7 @@ class Outlook(Result):
     trials: int
     workers: int
     disk_bytes: int
-    memory_bytes: int
-    machine_bytes: float
+    memory: Mapping[str, int]
 
 
 def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
@@ -155,8 +154,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             trials=settings.trials,
             workers=settings.processes,
             disk_bytes=kept + settings.trials * max(one.size_bytes for one in wholes),
-            memory_bytes=_memory(pool, settings.processes),
-            machine_bytes=machine.memory_bytes(),
+            memory=_memory(pool, settings.processes),
         )
 
 
@@ -186,10 +184,14 @@ class _Whole:
         return self.build, self.score, self.inference
 
 
-def _memory(pool: Workers, processes: int) -> int:
-    """The most that this process and so many workers take, if each comes to what the largest has taken so far."""
+def _memory(pool: Workers, processes: int) -> dict[str, int]:
+    """What this process, the largest worker so far and as many as that take at most."""
     asked = [pool.submit(machine.peak_bytes) for _ in range(processes)]
-    return machine.peak_bytes() + processes * max(map(result_of, asked))
+    here, worker = machine.peak_bytes(), 0
+    for future in asked:
+        with contextlib.suppress(TrialError):
+            worker = max(worker, result_of(future))
+    return {"here": here, "worker": worker, "all": here + processes * worker}
 
 
 def _repeating(inference: float) -> float:
@@ -209,7 +211,9 @@ def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: SearchSet
     count, samples = settings.trials, case.counts.get("search", 0)
     others = max(count - full, 0)
     share = (1.0 + first_look(samples) / samples) / 2.0 if settings.racing and samples else 1.0
-    worked = sum(one.reading for one in wholes[1:]) + count * build + (count - others + share * others) * score
+    # All-integer candidates were read before; those with repairs that help, of each width, are read anew.
+    reading = sum(one.reading for one in (*wholes[1:], *(wholes if settings.repairs is True else ())))
+    worked = reading + count * build + (count - others + share * others) * score
     if settings.processes == 1:
         return worked + others * asking
     return max(worked / settings.processes, others * asking)  # It is asked while workers work.

@@ -278,10 +278,24 @@ def is_constant(model: Model, tensor: Tensor) -> bool:
 
 
 def constant_values(model: Model, tensor: Tensor) -> np.ndarray:
-    """Values of a constant tensor, in its own shape and dtype (a view, not a copy)."""
+    """Values of a constant tensor, in its own shape and dtype (a view, not a copy); of 4 bits as int8 (a copy)."""
+    if tensor.type == schema.TensorType.INT4:
+        return _unpacked_nibbles(data_of(model.buffers[tensor.buffer]), shape_of(tensor))
     dtype = np.dtype(TENSOR_DTYPES[tensor.type])
     raw = np.asarray(model.buffers[tensor.buffer].data, dtype=np.uint8)
     return raw.view(dtype).reshape(shape_of(tensor))
+
+
+def packed_nibbles(levels: np.ndarray) -> np.ndarray:
+    """Levels of -8..7 as a file holds them in 4 bits: two a byte, the first in the lower half; shape (n_bytes,)."""
+    halves = levels.reshape(-1).astype(np.uint8) & 15
+    halves = np.append(halves, np.zeros(halves.size % 2, np.uint8))
+    return np.asarray(halves[::2] | halves[1::2] << 4, np.uint8)
+
+
+def _unpacked_nibbles(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    halves = np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1)[: int(np.prod(shape))]
+    return np.asarray((halves.astype(np.int8) ^ 8) - 8, np.int8).reshape(shape)
 
 
 def along(figures: np.ndarray, axis: int, ndim: int) -> np.ndarray:

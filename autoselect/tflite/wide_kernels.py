@@ -1,4 +1,6 @@
-"""Stands in for LiteRT's 16-bit convolutions, which are reference code: as float ops between the same 16-bit values.
+"""Stands in for LiteRT's slow kernels: 16-bit convolutions, which are reference code, and weights of 4 bits.
+
+The first become float ops between the same 16-bit values, the second weights of 8 bits with the same levels.
 
 Knows kernels and their speed, not what a model is for. What is shipped is never touched.
 """
@@ -37,15 +39,30 @@ def _slow_macs(file: TfliteFile) -> int:
 
 
 def quick(content: bytes) -> bytes:
-    """The model, or what stands in for it where its 16-bit convolutions would take long.
+    """The model, or what stands in for it where its 16-bit convolutions would take long, or weights have 4 bits.
 
     Raises:
         ModelError: As :func:`slow_macs`.
     """
+    content = in_8_bits(content)
     if not fb.has_type(content, schema.TensorType.INT16):
         return content
     file = TfliteFile(content)
     return _stand_in(file.taken()) if _slow_macs(file) >= WORTH_IT else content
+
+
+def in_8_bits(content: bytes) -> bytes:
+    """The model with its weights of 4 bits stored in 8: LiteRT's kernels give the same bits, and XNNPACK takes more."""
+    if not fb.has_type(content, schema.TensorType.INT4):
+        return content
+    model = TfliteFile(content).taken()
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            if tensor.type == schema.TensorType.INT4 and fb.is_constant(model, tensor):
+                tensor.buffer = editing.add_buffer(model, fb.constant_values(model, tensor))
+                tensor.type = schema.TensorType.INT8
+    editing.drop_unused_buffers(model)
+    return fb.serialise(model)
 
 
 def stand_in(content: bytes) -> bytes:

@@ -214,7 +214,11 @@ def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
     asked = options(net, sizes, folder)
     _pictures.cache_clear()  # They would count as memory of the search.
     with tempfile.TemporaryDirectory() as scratch:
+        before, begun = _processor_seconds(), time.perf_counter()
         outlook = autoselect.check(**asked, output=Path(scratch) / "checked")
+        # Both would take longer on a busier machine: the share of a core that the check had tells by how much.
+        took = _processor_seconds() - before
+        had = took / (time.perf_counter() - begun)
         memory, scored, begun = measure.PeakMemory(every_seconds=5.0), Inference(), time.perf_counter()
         spent = Spent(memory)
         memory.start()
@@ -239,6 +243,9 @@ def measured(net: Net, sizes: Sizes, folder: Path) -> dict[str, float]:
         "wall time, s": wall,
         "wall time by check, s": outlook.search_seconds,
         "the same / wall time": outlook.search_seconds / wall,
+        "processor time by check, s": outlook.search_seconds * had,
+        "the same / processor time": outlook.search_seconds * had / whole,
+        "processor time of the check itself, s": took,
         **{f"{phase}, wall time, s": seconds for phase, seconds in spent.phases.items()},
         **{f"{phase}, wall time by check, s": seconds for phase, seconds in outlook.phase_seconds.items()},
     }

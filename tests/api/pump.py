@@ -58,7 +58,7 @@ LIVE = {
 
 def search(output: Path, **changes: Any) -> autoselect.Run:
     """Without repairs and 16 bits, to try which takes half of a short search, where they are not asked for."""
-    repeatability._SECONDS = 0.0  # As for all tests, in the processes that they start too.
+    repeatability.SECONDS = 0.0  # As for all tests, in the processes that they start too.
     return autoselect.search(**{"workers": 1, "repairs": False, "int16": False, **NAMED, "output": output, **changes})
 
 

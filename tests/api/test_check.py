@@ -25,7 +25,7 @@ def test_a_check_tells_size_cost_and_time_and_leaves_nothing(tmp_path: Path, mon
     assert 0 < found.inference_seconds < found.score_seconds < found.search_seconds
     assert found.search_seconds >= found.phase_seconds["prepare"] + 40 * found.build_seconds
     assert found.disk_bytes > 40 * 40_000
-    assert 100e6 < found.memory_bytes < found.machine_bytes
+    assert 100e6 < found.memory["worker"] < found.memory["all"] < 10e9
     assert not [event for event in events if isinstance(event, TrialFinished)]
     assert list(tmp_path.iterdir()) == []
 

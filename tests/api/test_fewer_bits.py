@@ -17,6 +17,7 @@ from autoselect.cases import level_jobs
 from autoselect.domain.recipe import Recipe, kind_of_repair
 from autoselect.embedded import calibration, heldout_samples, model_path, search_samples
 from autoselect.errors import UsageError
+from autoselect.report.page.levels import level_rows
 from autoselect.study.setup import weight_ladder
 
 DATA = {
@@ -84,6 +85,23 @@ def test_the_table_says_what_levels_save_and_add() -> None:
     rungs = [settings["added_noise"][f"weights {i + 1}"] for i in range(len(settings["added_noise"]))]
     assert rungs == sorted(rungs)
     assert set(settings["added_noise"]) < set(settings["repair_sets"])
+
+
+def test_the_report_ranks_layers_by_what_fewer_bits_save_for_the_error_they_add() -> None:
+    table = pd.read_csv(run().directory / "weight_levels.csv")
+    rows = level_rows(run(), {name: f"short {name}" for name in table["node"]})
+    coarse = table[table["bits"] == 4].set_index("node")
+    saved = table[table["bits"] == 8].set_index("node")["packed_bytes"] - coarse["packed_bytes"]
+    worth = (saved / coarse["noise"]).sort_values(ascending=False)
+    assert [row["name"] for row in rows] == worth.index.tolist()
+    assert sum(row["saved"] for row in rows) == pytest.approx(
+        saved.sum() / table.loc[table["bits"] == 8, "packed_bytes"].sum()
+    )
+    chosen, recommended = {row["name"]: row["chosen"] for row in rows}, recipes()[run().picks["recommended"]]
+    own = {r.partition(":")[2]: int(r[7]) for r in recommended.repairs if r.startswith("levels-")}
+    assert chosen == {name: own.get(name, 8) for name in chosen}
+    page = Path(autoselect.write_report(run().directory)).read_text(encoding="utf-8")
+    assert page.count('<table class="plain" id="levels">') == 1
 
 
 def test_a_search_that_goes_on_weighs_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import autoselect
+from autoselect.cli import check as cli_check
 from autoselect.cli.main import app
 from autoselect.study.outlook import Outlook
 
@@ -129,15 +130,15 @@ OUTLOOK = Outlook(
     trials=100,
     workers=2,
     disk_bytes=12_000_000,
-    memory_bytes=1_800_000_000,
-    machine_bytes=24e9,
+    memory={"here": 400_000_000, "worker": 700_000_000, "all": 1_800_000_000},
 )
 
 
-def checked(monkeypatch: pytest.MonkeyPatch, *args: str, **changes: Any) -> Any:
+def checked(monkeypatch: pytest.MonkeyPatch, *args: str, machine_bytes: float = 24e9, **changes: Any) -> Any:
     from dataclasses import replace
 
     monkeypatch.setitem(vars(autoselect), "check", lambda *_, **__: replace(OUTLOOK, **changes))
+    monkeypatch.setattr(cli_check, "memory_bytes", lambda: machine_bytes)
     monkeypatch.setattr(sys, "argv", ["autoselect", "check", "m.tflite", *args])
     return CliRunner().invoke(app, ["check", "m.tflite", *args])
 

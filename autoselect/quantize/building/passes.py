@@ -13,6 +13,7 @@ from autoselect.quantize.building.dynamic_range import make_hybrid
 from autoselect.quantize.repairing.bias import correct_biases, correct_biases_in_sequence
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.fewer_levels import take_fewer_levels
+from autoselect.quantize.repairing.four_bits import store_in_4_bits
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.weight_rounding import round_weights
 from autoselect.quantize.repairing.weight_scales import reround_weights
@@ -48,7 +49,7 @@ def tidy(built: Built, _kit: RepairKit) -> None:
 
 
 FLOAT: tuple[Pass, ...] = (hide_unused_outputs, forget_calibration, name_constants)
-WEIGHTS: tuple[Pass, ...] = (reround_weights, take_fewer_levels, round_weights, correct_biases)
+WEIGHTS: tuple[Pass, ...] = (reround_weights, take_fewer_levels, round_weights, correct_biases, store_in_4_bits)
 HYBRID: tuple[Pass, ...] = (*FLOAT, make_hybrid, *WEIGHTS)
 INTEGER: tuple[Pass, ...] = (name_constants, *WEIGHTS)
 CANDIDATE: tuple[Pass, ...] = (correct_biases_in_sequence, tidy)

@@ -19,6 +19,9 @@ _TOPS = {schema.TensorType.INT32: 2**31 - 1, schema.TensorType.INT64: 2**47 - 1}
 _WIDEST = {schema.TensorType.INT32: 255, schema.TensorType.INT64: 2**15}
 """Largest distance of an activation's level from a zero point, by type of the bias."""
 
+_INTEGERS = (schema.TensorType.INT8, schema.TensorType.INT4)
+"""Types of weights."""
+
 BIAS_DTYPES = {schema.TensorType.INT32: np.int32, schema.TensorType.INT64: np.int64}
 
 _BIASED_TRANSPOSE_CONV_VERSION = 3
@@ -67,14 +70,14 @@ def why_untouched(op_type: str, kind: str) -> str:
 
 
 def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, fb.Operator]]:
-    """The built ops of weighted types with int8 weights, with their index in the float model."""
+    """The built ops of weighted types with weights of 8 or 4 bits, with their index in the float model."""
     graph, found = model.subgraphs[0], []
     for index, op in enumerate(float_model.subgraphs[0].operators):
         if fb.op_type(float_model, op) not in WEIGHTED or index not in places:
             continue
         built = graph.operators[places[index]]
         has_weights = len(built.inputs) > 1 and built.inputs[1] >= 0
-        if has_weights and graph.tensors[built.inputs[1]].type == schema.TensorType.INT8:
+        if has_weights and graph.tensors[built.inputs[1]].type in _INTEGERS:
             found.append((index, built))
     return found
 

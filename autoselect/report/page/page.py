@@ -19,6 +19,7 @@ from autoselect.report.page import chips as page_chips
 from autoselect.report.page import effects as page_effects
 from autoselect.report.page import graphs as page_graphs
 from autoselect.report.page import history as page_history
+from autoselect.report.page import levels as page_levels
 from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
 from autoselect.report.tables.chip_results import asks_compiler
@@ -103,6 +104,7 @@ def context(run: Run) -> dict[str, Any]:
         "class_count": page_effects.class_count(run),
         "samples": page_effects.sample_rows(run),
         "islands": page_nodes.island_rows(run, nodes),
+        "levels": page_levels.level_rows(run, {node["name"]: node["short"] for node in nodes}),
         "stages": page_history.stages(run),
         "savings": page_history.savings(run),
         "facts": page_history.facts(run),

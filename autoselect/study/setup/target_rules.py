@@ -70,11 +70,13 @@ def check_objectives(settings: SearchSettings, target: Target) -> None:
         UsageError: If a figure of a compiler is asked for, and the target has not that compiler or nothing is compiled;
             or if weights may have fewer levels and no objective counts what that saves.
     """
-    if settings.weights < 8 and not set(PACKED) & set(settings.objectives):
+    is_stored = target.int4 is not None and settings.weights == 4 and "size" in settings.objectives
+    if settings.weights < 8 and not is_stored and not set(PACKED) & set(settings.objectives):
         raise UsageError(
-            f"--weights {settings.weights} lets layers have fewer levels, which changes no file's size, only what it "
-            "takes packed. Ask for that: --objectives accuracy,download,penalty; or flash in place of download, if the "
-            "target is an Ethos-U."
+            f"--weights {settings.weights} lets layers have fewer levels, which changes no file's size for target "
+            f"{target.name!r}, only what it takes packed. Ask for that: --objectives accuracy,download,penalty; or "
+            "flash in place of download, if the target is an Ethos-U. The targets litert-cpu and tflm read weights of "
+            "4 bits: --weights 4 makes their files smaller."
         )
     for objective, (kind, example) in _FROM_COMPILERS.items():
         has_it = not target.parts and isinstance(target.compiler, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.repair_sets import Repairs
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
+from autoselect.scoring.target_file import read_target
 from autoselect.study.setup.probing import probe_samples
 
 MOST_BITS = 8
@@ -87,16 +88,19 @@ def with_levels(
 
     Each has the repairs that all sets have together, and levels of single nodes. What a node's levels take packed, and
     what they do to the outputs of a float model, is measured with the fewest bits and with 6, and follows in between.
+    For a runtime that reads weights of 4 bits, see :func:`stores_in_4_bits`.
 
     Raises:
         TrialError: If the weights cannot be rounded or the float model cannot run.
     """
     if settings.weights == MOST_BITS or settings.added_noise:  # A search that goes on has its sets.
         return settings, None
-    measured = sorted({settings.weights, max(settings.weights, _BETWEEN), MOST_BITS})
+    stores = stores_in_4_bits(settings)
+    measured = [4, MOST_BITS] if stores else sorted({settings.weights, max(settings.weights, _BETWEEN), MOST_BITS})
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
     listener(StageStarted(stage="levels", total=len(measured)))
-    recipe = settings.template.to_json()
+    common = tuple(sorted({*settings.template.repairs, *stores}))
+    recipe = replace(settings.template, repairs=common).to_json()
     futures = {
         bits: pool.submit(
             level_jobs.weigh,
@@ -112,15 +116,24 @@ def with_levels(
     for bits, future in futures.items():
         found[bits] = result_of(future)
         listener(StepFinished(stage="levels"))
-    ladder = ladder_of(found, range(settings.weights, MOST_BITS + 1))
+    ladder = ladder_of(found, measured if stores else range(settings.weights, MOST_BITS + 1))
     names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
-    common = settings.template.repairs
-    sets = settings.repair_sets or {"none": common}
+    sets = settings.repair_sets or {"none": settings.template.repairs}
     update = {
         "repair_sets": {**sets, **{name: tuple(sorted({*common, *ladder.repairs(k)})) for k, name in enumerate(names)}},
         "added_noise": {name: ladder.noise_of(rung) for rung, name in enumerate(names)},
     }
     return settings.model_copy(update=update), ladder
+
+
+def stores_in_4_bits(settings: SearchSettings) -> tuple[str, ...]:
+    """The repair that stores weights in 4 bits, if the target's runtime reads these and a search counts the file.
+
+    Then layers have 4 or 8 bits: others take as much as 8.
+    """
+    int4 = read_target(settings.target).int4
+    is_asked = settings.weights == 4 and "size" in settings.objectives and int4 is not None
+    return (int4,) if is_asked and int4 is not None else ()
 
 
 def ladder_of(weighed: Mapping[int, Sequence[Weighed]], bits: Sequence[int]) -> Ladder:

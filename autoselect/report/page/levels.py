@@ -1,0 +1,81 @@
+"""Which layers take fewer bits for their weights: what that saves, what it adds to the outputs, what was chosen."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from autoselect.domain.recipe import Recipe, kind_of_repair, node_repairs, split_repair
+from autoselect.errors import AutoselectError
+from autoselect.report.page.nodes import number_of, read_table
+from autoselect.report.tables.frames import format_size
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.run import Run
+
+Row = dict[str, Any]
+
+_COLUMNS = frozenset({"node", "bits", "weights", "packed_bytes", "noise"})
+_WHOLE = 8
+
+
+def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
+    """The layers with integer weights, those first whose fewest bits save most for the error that they add.
+
+    Args:
+        run: With ``weight_levels.csv``; without there are none.
+        shorts: Short names of nodes by their names.
+
+    Returns:
+        For each layer ``name``, ``short``, ``weights`` (a count), ``packed`` (what they take in 8 bits), ``bits`` (the
+        fewest), ``saved`` (share of all packed weights that these save, 0..1) with ``saved_text``, ``noise`` in words
+        and ``chosen``: the bits that the recommended model has, None if that is not known.
+    """
+    by_node = defaultdict[str, list[Row]](list)
+    for row in read_table(RunFolder(run.directory).weight_levels, _COLUMNS):
+        figures = {key: number_of(row[key]) for key in _COLUMNS - {"node"}}
+        if None in figures.values():
+            return []
+        by_node[row["node"]].append(figures)
+    if not by_node:
+        return []
+    chosen = _recommended_bits(run, list(by_node))
+    total = sum(rows[-1]["packed_bytes"] for rows in by_node.values()) or 1.0
+    found = []
+    for name, rows in by_node.items():
+        fewest, whole = rows[0], rows[-1]
+        saved = whole["packed_bytes"] - fewest["packed_bytes"]
+        found.append(
+            {
+                "name": name,
+                "short": shorts.get(name, name),
+                "weights": f"{int(whole['weights']):,}",
+                "packed": format_size(whole["packed_bytes"]),
+                "bits": int(fewest["bits"]),
+                "saved": saved / total,
+                "saved_text": f"{100.0 * saved / total:.1f} %",
+                "noise": _decibels(fewest["noise"]),
+                "worth": saved / max(fewest["noise"], 1e-30),
+                "chosen": chosen.get(name),
+            }
+        )
+    return sorted(found, key=lambda row: (-row["worth"], row["name"]))
+
+
+def _decibels(noise: float) -> str:
+    """An error power over the signal power, in words."""
+    return f"−{-10.0 * math.log10(noise):.0f} dB" if 0.0 < noise < 1.0 else "none" if noise <= 0.0 else "all of it"
+
+
+def _recommended_bits(run: Run, names: list[str]) -> dict[str, int]:
+    """The bits of each layer in the recommended model; empty if its recipe is not there."""
+    path = run.directory / "front" / f"{run.picks.get('recommended', '')}.recipe.json"
+    try:
+        repairs = Recipe.from_json(path.read_text(encoding="utf-8")).repairs
+        levels = [name for name in repairs if kind_of_repair(name) == "levels"]
+        own = node_repairs([name for name in levels if split_repair(name)[1] in names], names, "levels")
+    except (OSError, AutoselectError):
+        return {}
+    common = next((name for name in levels if split_repair(name)[1] is None), f"levels-{_WHOLE}")
+    return {name: int(own.get(name, common).partition("-")[2]) for name in names}

@@ -1,0 +1,116 @@
+"""Searches for runtimes that read weights of 4 bits; for TFLite Micro each member of the front runs there.
+
+Prints, and writes to ``results/four_bits.csv``, for each model and seed the smallest member whose bound keeps the
+limit: its share of the all-integer file, its loss on unseen samples, and on how many of 50 samples TFLite Micro gives
+the bits that it gives with the same weights in 8 bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tflite_micro.python.tflite_micro import runtime
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / name) for name in ("search_benchmark", "real_models")]
+import parts  # noqa: E402 - found by the path above
+from cases import all_cases  # noqa: E402
+
+import autoselect  # noqa: E402
+from autoselect.tflite.wide_kernels import in_8_bits  # noqa: E402
+
+TARGETS: Mapping[str, tuple[tuple[str, float], ...]] = {
+    "tflm": (("ds_cnn", 0.02), ("mobilenet_pc", 0.02)),
+    "litert-cpu": (("ds_cnn", 0.02),),
+}
+"""By target, models and the drops that are allowed."""
+
+COMPARED = 50
+
+
+def equal_samples(content: bytes, data: str) -> int:
+    """On how many of some unseen samples TFLite Micro gives the bits that it gives with the weights in 8 bits."""
+    models = [runtime.Interpreter.from_bytes(c, arena_size=1 << 22) for c in (content, in_8_bits(content))]
+    source = models[0].get_input_details(0)
+    scale, zero = (source["quantization_parameters"][key][0] for key in ("scales", "zero_points"))
+    found = 0
+    for sample in islice(getattr(parts, f"{data}_unseen")(), COMPARED):
+        value = np.asarray(sample[0], np.float32).reshape(source["shape"])
+        levels = np.clip(np.rint(value / scale) + zero, -128, 127).astype(np.int8)
+        outputs = []
+        for model in models:
+            model.set_input(levels, 0)
+            model.invoke()
+            outputs.append(model.get_output(0))
+        found += bool(np.array_equal(*outputs))
+    return found
+
+
+def searched(target: str, name: str, limit: float, seed: int, trials: int, work: Path) -> dict[str, Any]:
+    """A row of the table."""
+    case, folder = all_cases({})[name], work / f"{target}-{name}-{seed}"
+    if not (folder / "summary.json").exists():
+        autoselect.search(
+            case.model,
+            **{**case.sources, "heldout": f"parts:{case.data}_unseen"},
+            metric="accuracy",
+            target=target,
+            weights=4,
+            max_drop=limit,
+            trials=trials,
+            seed=seed,
+            output=folder,
+            progress=False,
+        )
+    run = autoselect.load_run(folder)
+    front, trials_table = run.front, run.trials
+    whole = float(trials_table.loc[trials_table["origin"] == "baseline:fiq", "size_bytes"].iloc[0])
+    kept = front[(front["drop_bound"] <= limit) & front["heldout_drop"].notna()]
+    best = kept.loc[kept["size_bytes"].idxmin()]
+    content = (folder / str(best["file"])).read_bytes()
+    return {
+        "target": target,
+        "model": name,
+        "seed": seed,
+        "limit": limit,
+        "size_bytes": int(best["size_bytes"]),
+        "share_of_int8": round(best["size_bytes"] / whole, 4),
+        "drop_bound": best["drop_bound"],
+        "heldout_drop": best["heldout_drop"],
+        "heldout_drop_low": best["heldout_drop_low"],
+        "heldout_drop_high": best["heldout_drop_high"],
+        "float_ops": int(best["float_ops"]),
+        "equal_in_tflm": equal_samples(content, case.data) if target == "tflm" else None,
+    }
+
+
+def main() -> None:
+    """Search and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS))
+    parser.add_argument("--models", nargs="+", default=["ds_cnn", "mobilenet_pc"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--work", type=Path, required=True)
+    options = parser.parse_args()
+    rows = [
+        searched(target, name, limit, seed, options.trials, options.work)
+        for target in options.targets
+        for name, limit in TARGETS[target]
+        if name in options.models
+        for seed in options.seeds
+    ]
+    table = pd.DataFrame(rows)
+    table.to_csv(HERE / "results" / "four_bits.csv", index=False)
+    print(table.to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
