@@ -58,6 +58,15 @@ def test_forecasts_are_what_is_built(run: autoselect.Run) -> None:
         assert sum(found.kinds.values()) == len(found.nodes)
 
 
+def test_kinds_are_those_that_the_builder_made(run: autoselect.Run) -> None:
+    asked = run._asked()
+    for changes in random_changes(nodes_of(run), 4, 6):
+        found = run.what_if("int8", **changes)
+        _, reply = asked._workshop.build(found.recipe, asked._place_of(found))
+        assert dict(found.nodes) == reply.kinds
+        assert found.fallbacks.keys() == reply.fallbacks.keys()
+
+
 def test_an_answer_takes_milliseconds(run: autoselect.Run) -> None:
     seconds = []
     for changes in random_changes(nodes_of(run), 1, 20):
