@@ -218,8 +218,11 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
 
 
 def target_hash(name_or_path: str) -> str:
-    """SHA-256 of what a profile says, so that a run does not go on with another one."""
-    contents = [_content(name) for name in _several(name_or_path)]
+    """SHA-256 of what a profile says, so that a run does not go on with another one.
+
+    How weights of 4 bits are stored does not count: the recipes of a run say it.
+    """
+    contents = [{key: said for key, said in _content(name).items() if key != "int4"} for name in _several(name_or_path)]
     said = json.dumps(contents if len(contents) > 1 else contents[0], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()
 
