@@ -18,9 +18,17 @@ from autoselect.quantize.building.parts import packed_bytes
 from autoselect.quantize.building.wholes import whole_builds
 from autoselect.quantize.repairing.built import Built
 from autoselect.quantize.repairing.four_bits import KERNELS
-from autoselect.quantize.repairing.weighted_ops import SkipError, quantized_ops, weights_of
+from autoselect.quantize.repairing.weighted_ops import (
+    SkipError,
+    add,
+    bias_of,
+    dequantized,
+    quantized_ops,
+    weights_of,
+)
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import WEIGHTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,30 +79,43 @@ def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[
             bits=bits,
             weights=levels.size,
             packed_bytes=packed_bytes(levels) if is_packed else float(stored),
-            noise=divergence(shares_of_error(root, fb.serialise(_with(wholes.in_float.model, index, values)), rows)),
+            noise=divergence(
+                shares_of_error(root, fb.serialise(_with(wholes.in_float.model, index, values, bias)), rows)
+            ),
         )
-        for index, stored, levels, values in _weights(wholes.integer, float_model)
+        for index, stored, levels, values, bias in _weights(wholes.integer, float_model)
         if index in names
     ]
 
 
-def _weights(built: Built, float_model: fb.Model) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """Of each op its index in the float model, the bytes and the levels of its weights, and what these stand for."""
+def _weights(
+    built: Built, float_model: fb.Model
+) -> Iterator[tuple[int, int, np.ndarray, np.ndarray, np.ndarray | None]]:
+    """Of each op its index in the float model, the bytes and the levels of its weights, and what these stand for.
+
+    Last what its bias stands for, which makes up for rounded weights if biases are corrected; None if it has none.
+    """
     for index, op in quantized_ops(built.model, float_model, built.places):
         try:
-            _, _, values = weights_of(built.model, op, float_model, index)
+            kind, _, values = weights_of(built.model, op, float_model, index)
+            place = bias_of(op, kind)
+            bias = dequantized(built.model, built.model.subgraphs[0].tensors[place]) if place >= 0 else None
         except SkipError:
             continue
         tensor = built.model.subgraphs[0].tensors[op.inputs[1]]
         stored = fb.data_of(built.model.buffers[tensor.buffer]).size
-        yield index, stored, fb.constant_values(built.model, tensor), values
+        yield index, stored, fb.constant_values(built.model, tensor), values, bias
 
 
-def _with(float_model: fb.Model, index: int, values: np.ndarray) -> fb.Model:
-    """The float model with other weights of one op."""
+def _with(float_model: fb.Model, index: int, values: np.ndarray, bias: np.ndarray | None) -> fb.Model:
+    """The float model with other weights of one op, and with the bias that goes with them."""
     found = editing.copied(float_model)
     graph = found.subgraphs[0]
     op = graph.operators[index]
     # Each operand is a tensor of its own.
     graph.tensors[op.inputs[1]].buffer = editing.add_buffer(found, values.astype(np.float32))
+    if bias is not None:
+        place = bias_of(op, WEIGHTED[fb.op_type(found, op)])
+        own = fb.constant_values(found, graph.tensors[place]) if place >= 0 else 0.0
+        add(found, op, bias - own)
     return found

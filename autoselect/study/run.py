@@ -351,7 +351,8 @@ class _Search:
         """See :func:`with_levels`; where nobody can say what levels do, all weights have 8 bits."""
         remembering = Remembering(self.pool, self.folder.tried)
         try:
-            return with_levels(self.case, settings, remembering, self.clock)
+            corrects = self.request.settings.repairs is True
+            return with_levels(self.case, settings, remembering, self.clock, corrects=corrects)
         except TrialError as exc:
             self._remark((f"All weights have 8 bits, since nobody can say what fewer levels do. {exc}",))
             return settings, None

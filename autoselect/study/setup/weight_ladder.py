@@ -14,6 +14,7 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.level_jobs import Weighed
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
+from autoselect.domain.recipe import kind_of_repair
 from autoselect.domain.repair_sets import Repairs
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -82,13 +83,20 @@ class Ladder:
 
 
 def with_levels(
-    case: Case, settings: SearchSettings, pool: Workers, listener: Listener
+    case: Case, settings: SearchSettings, pool: Workers, listener: Listener, *, corrects: bool
 ) -> tuple[SearchSettings, Ladder | None]:
     """The settings with the sets of repairs that give fewer levels, and what they were made of.
 
     Each has the repairs that all sets have together, and levels of single nodes. What a node's levels take packed, and
     what they do to the outputs of a float model, is measured with the fewest bits and with 6, and follows in between.
     For a runtime that reads weights of 4 bits, see :func:`stores_in_4_bits`.
+
+    Args:
+        case: What is searched.
+        settings: With the repairs that help in 8 bits.
+        pool: Where levels are measured.
+        listener: Is told of each step.
+        corrects: Whether sets of fewer levels correct biases in any case: what that repairs grows with a level's step.
 
     Raises:
         TrialError: If the weights cannot be rounded or the float model cannot run.
@@ -99,7 +107,9 @@ def with_levels(
     measured = [4, MOST_BITS] if stores else sorted({settings.weights, max(settings.weights, _BETWEEN), MOST_BITS})
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
     listener(StageStarted(stage="levels", total=len(measured)))
-    common = tuple(sorted({*settings.template.repairs, *stores}))
+    own = settings.template.repairs
+    biased = ("bias",) if corrects and not any(kind_of_repair(name) == "bias" for name in own) else ()
+    common = tuple(sorted({*own, *stores, *biased}))
     recipe = replace(settings.template, repairs=common).to_json()
     futures = {
         bits: pool.submit(
