@@ -138,9 +138,9 @@ def show(
     limits: Annotated[
         bool, typer.Option("--limits", help="What would be recommended at each allowed drop instead.")
     ] = False,
-    targets: Annotated[
+    target: Annotated[
         list[str] | None,
-        typer.Option("--target", metavar="NAME", help="With --limits: on this target; several also give one for all."),
+        typer.Option(metavar="NAME", help="With --limits: on this target; several also give one for all."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -148,11 +148,11 @@ def show(
     from autoselect.api.reporting import recovered
     from autoselect.cli.results import print_json, print_limits, print_run, run_as_json
 
-    if targets and not limits:
-        raise typer.BadParameter("is for --limits; what-if tells one model's penalty", param_hint="--target")
+    if target and not limits:
+        raise typer.BadParameter("a target is for --limits; what-if tells one model's penalty")
     run = recovered(directory)
     if limits:
-        table = run.limits(targets)
+        table = run.limits(target)
         if as_json:
             print_json({"limits": table.to_dict("records")})
         else:

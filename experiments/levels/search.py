@@ -44,7 +44,7 @@ def searched(case: BenchmarkCase, seed: int, trials: int, work: Path) -> autosel
         target=TARGET,
         objectives="accuracy,flash,penalty",
         weights=4,
-        max_drop=LIMITS[case.name][1],
+        max_drop=LIMITS[case.name][-1],
         trials=trials,
         seed=seed,
         output=folder,

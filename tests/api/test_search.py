@@ -63,6 +63,7 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         "probes.jsonl",
         "cures.csv",
         "islands.csv",
+        "limits.csv",
         "heldout_classes.csv",
         "heldout_samples.csv",
         "summary.json",
@@ -74,9 +75,10 @@ def test_a_finished_folder_holds_what_is_promised_and_nothing_else(finished: aut
         *members,
         *(f"model_explorer/{column}.json" for column in columns),
         *(f"artifacts/{path.name}" for path in (finished.directory / "artifacts").iterdir()),
+        *(name for name in pump.tree(finished.directory) if name.startswith("kept/")),
     }
     folders = sorted(p.name for p in finished.directory.iterdir() if p.is_dir())
-    assert folders == ["artifacts", "front", "model_explorer"]
+    assert folders == ["artifacts", "front", "kept", "model_explorer"]
     assert (finished.directory / "pareto.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(p.name for p in finished.directory.parent.iterdir()) == ["run"]  # No lock is left beside it.
 

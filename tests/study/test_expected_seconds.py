@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,18 +34,24 @@ class Pool:
 @pytest.mark.parametrize(
     ("states", "refused", "expected"),
     [
-        (("drq", "int16"), "", (1.5, 6.0, 1.0, 11, "")),
-        (("drq",), "", (1.0, 3.0, 1.0, 10, "")),
-        (("drq", "int16"), "wide", (1.0, 3.0, 1.0, 10, "")),
-        (("drq", "int16"), "narrow", (pytest.approx(float("nan"), nan_ok=True),) * 3 + (0, "narrow cannot be run")),
+        (("drq", "int16"), "", ([(1.0, 3.0, 1.0, 10), (2.0, 9.0, 1.0, 11)], "")),
+        (("drq",), "", ([(1.0, 3.0, 1.0, 10)], "")),
+        (("drq", "int16"), "wide", ([(1.0, 3.0, 1.0, 10)], "")),
+        (
+            ("drq", "int16"),
+            "narrow",
+            ([pytest.approx((math.nan, math.nan, math.nan, 0), nan_ok=True)], "narrow cannot be run"),
+        ),
     ],
     ids=["8 and 16 bits", "8 bits", "16 bits cannot be run", "8 bits cannot be run"],
 )
-def test_candidates_lie_between_the_whole_models(states: Any, refused: str, expected: Any) -> None:
+def test_candidates_lie_between_the_whole_models(states: Any, refused: str, expected: Any, tmp_path: Path) -> None:
     case: Any = SimpleNamespace(
-        files=SimpleNamespace(root="case"), layers=SimpleNamespace(nodes=[SimpleNamespace(name="conv")])
+        files=SimpleNamespace(root="case", candidate=lambda sha256: tmp_path / sha256),
+        layers=SimpleNamespace(nodes=[SimpleNamespace(name="conv")]),
     )
     space: Any = SimpleNamespace(not_int16=frozenset(), keep_float=frozenset(), pin=lambda nodes: nodes)
     settings: Any = SimpleNamespace(template=Recipe(), states=states, trial_timeout=60.0)
     pool: Any = Pool(refused)
-    assert outlook._measured(case, settings, pool, space) == expected
+    wholes, why = outlook._measured(case, settings, pool, space)
+    assert ([(*one.paces, one.size_bytes) for one in wholes], why) == expected
