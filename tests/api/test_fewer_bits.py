@@ -15,10 +15,13 @@ import pytest
 import autoselect
 from autoselect.cases import level_jobs
 from autoselect.domain.recipe import Recipe, kind_of_repair
+from autoselect.domain.rule import Standing
 from autoselect.embedded import calibration, heldout_samples, model_path, search_samples
 from autoselect.errors import UsageError
 from autoselect.report.page.levels import level_rows
+from autoselect.study.proposing.expectation import Likely
 from autoselect.study.setup import weight_ladder
+from autoselect.study.what_if import questions
 
 DATA = {
     "calibration": lambda: itertools.islice(calibration(), 40),
@@ -124,3 +127,18 @@ def test_fewer_bits_without_an_objective_that_counts_them_are_refused(tmp_path: 
     with pytest.raises(UsageError, match="accuracy,download,penalty"):
         autoselect.search(model_path(), **DATA, weights=6, output=tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_question_counts_what_is_stored_as_the_recommendation_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a model of fewer levels is as large as any; beside the recommended one its packed size counts."""
+    sizes, own = list[float](), questions._standing
+
+    def noted(likely: Likely, *, size_bytes: float, penalty: float, left_ops: int) -> Standing:
+        sizes.append(size_bytes)
+        return own(likely, size_bytes=size_bytes, penalty=penalty, left_ops=left_ops)
+
+    monkeypatch.setattr(questions, "_standing", noted)
+    unscored = autoselect.load_run(run().directory).what_if("int8", deny=["CONV_2D"])
+    assert unscored.preferred is not None
+    packed = run().front["download_bytes"]
+    assert 0.3 * packed.min() < sizes[-1] < unscored.size_bytes

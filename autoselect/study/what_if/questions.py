@@ -13,7 +13,7 @@ import numpy as np
 from autoselect.data.kinds import Samples
 from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.limits import allowed_drops, limits, worst_ratios
-from autoselect.domain.quantities import BY_COLUMN
+from autoselect.domain.quantities import BY_COLUMN, stored_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule, Standing
 from autoselect.errors import RecipeError, UsageError
@@ -224,17 +224,7 @@ class Questions:
     ) -> dict[str, Any]:
         """What it is expected to lose, and how it compares with the front."""
         if likely is None:
-            names = (
-                "drop",
-                "drop_low",
-                "drop_high",
-                "chance_within",
-                "on_front",
-                "gap",
-                "chance_on_front",
-                "preferred",
-            )
-            return {**dict.fromkeys(names), "dominated_by": ()}
+            return {**dict.fromkeys(_EXPECTED), "dominated_by": ()}
         members, (costs, drops) = self._tried.members, self._front(place)
         is_member = trial is not None and any(trial.id == member.record.id for member in members)
         if is_member and place.spec == self._workshop.settings.target:
@@ -251,7 +241,7 @@ class Questions:
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
             "chance_on_front": 1.0 if math.isinf(least) else self._chance(recipe, likely, least, trial),
-            "preferred": self._is_preferred(place, found, likely),
+            "preferred": self._is_preferred(recipe, place, found, likely),
         }
 
     def _chance(self, recipe: Recipe, likely: Likely, limit: float, trial: TrialRecord | None) -> float | None:
@@ -299,14 +289,14 @@ class Questions:
     def _rule(self, place: Place) -> Rule:
         return replace(self._tried.rule, float_penalty=place.float_penalty)
 
-    def _is_preferred(self, place: Place, found: _Forecast, likely: Likely) -> bool | None:
+    def _is_preferred(self, recipe: Recipe, place: Place, found: _Forecast, likely: Likely) -> bool | None:
         chosen = next((m for m in self._tried.members if m.record.id == self._tried.picks.get("recommended")), None)
         if chosen is None or chosen.record.recipe is None or math.isnan(likely.high) or found.known.refusal:
             return None
         rule, other = self._rule(place), self._forecast(chosen.record.recipe, place)
         theirs = replace(chosen.standing, penalty=other.cut.penalty, left_ops=other.cut.left_ops)
-        size, penalty, left_ops = found.plan.size_bytes, found.cut.penalty, found.cut.left_ops
-        ours = _standing(likely, size_bytes=size, penalty=penalty, left_ops=left_ops)
+        size = stored_bytes(found.plan.size_bytes, self._tried.measured_costs(recipe))  # As that of the member.
+        ours = _standing(likely, size_bytes=size, penalty=found.cut.penalty, left_ops=found.cut.left_ops)
         return rule.cost(ours) < rule.cost(theirs)
 
     def limits(
