@@ -5,6 +5,7 @@ Each job may die without harm to the run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from autoselect.cases.divergence import divergence, shares_of_error
 from autoselect.cases.open_case import open_case
-from autoselect.domain.recipe import Recipe
+from autoselect.domain.recipe import ALL_BITS, Recipe, kind_of_repair
 from autoselect.quantize.building.parts import packed_bytes
 from autoselect.quantize.building.wholes import whole_builds
 from autoselect.quantize.repairing.built import Built
@@ -68,20 +69,29 @@ def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[
         ScoreError: If the float model cannot run.
     """
     case, recipe = open_case(root), Recipe.from_json(recipe_json)
-    fewer = (*recipe.repairs, f"levels-{bits}") if bits < 8 else tuple(r for r in recipe.repairs if r not in KERNELS)
-    chosen, is_packed = Recipe(per_channel=recipe.per_channel, repairs=fewer), not KERNELS.keys() & set(recipe.repairs)
+    own = [name for name in recipe.repairs if kind_of_repair(name) != "levels"]
+    chosen = Recipe(per_channel=recipe.per_channel, repairs=(*own, *([f"levels-{bits}"] if bits < ALL_BITS else [])))
+    is_packed = KERNELS.keys().isdisjoint(own)
     kit = case.kit
     wholes, float_model = whole_builds(kit, chosen), kit.float_model(chosen.repairs)
     names = {node.index: node.name for node in case.prepared.layers.nodes}
+
+    def noise(index: int, values: np.ndarray, bias: np.ndarray | None) -> float:
+        if not rows:
+            return math.nan
+        try:
+            changed = _with(wholes.in_float.model, index, values, bias)
+        except SkipError:  # Its bias cannot be changed, and nothing else makes up for rounded weights.
+            return math.nan
+        return divergence(shares_of_error(root, fb.serialise(changed), rows))
+
     return [
         Weighed(
             node=names[index],
             bits=bits,
             weights=levels.size,
             packed_bytes=packed_bytes(levels) if is_packed else float(stored),
-            noise=divergence(
-                shares_of_error(root, fb.serialise(_with(wholes.in_float.model, index, values, bias)), rows)
-            ),
+            noise=noise(index, values, bias),
         )
         for index, stored, levels, values, bias in _weights(wholes.integer, float_model)
         if index in names
@@ -108,7 +118,11 @@ def _weights(
 
 
 def _with(float_model: fb.Model, index: int, values: np.ndarray, bias: np.ndarray | None) -> fb.Model:
-    """The float model with other weights of one op, and with the bias that goes with them."""
+    """The float model with other weights of one op, and with the bias that goes with them.
+
+    Raises:
+        SkipError: If the float model's bias is no constant.
+    """
     found = editing.copied(float_model)
     graph = found.subgraphs[0]
     op = graph.operators[index]

@@ -6,7 +6,7 @@ all read off :class:`SearchSettings`. Nothing else in the package says what a se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -18,7 +18,7 @@ from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, 
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Constraints, Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of, parse_size
-from autoselect.domain.recipe import IoType, Recipe
+from autoselect.domain.recipe import ALL_BITS, IoType, Recipe
 from autoselect.domain.repair_sets import Repairs, corrected_at_once, with_sequences
 from autoselect.domain.rule import BREAK_PRICE
 from autoselect.domain.runtimes import Runtime, read_runtime
@@ -316,16 +316,16 @@ class SearchSettings(SharedSettings):
     ] = True
     weights: Annotated[
         int,
-        Field(ge=4, le=8),
+        Field(ge=4, le=ALL_BITS),
         Option(
             "Fewest bits of the levels of weights: 4 to 8.",
             "Below 8 the search chooses layers whose weights get fewer levels. They are stored in 8 bits, so every "
             "kernel runs them, and they pack into less: ask for the objective ``download``, or ``flash`` with an "
             "Ethos-U.",
             low=4,
-            high=8,
+            high=ALL_BITS,
         ),
-    ] = 8
+    ] = ALL_BITS
     io_type: Annotated[
         IoType | None,
         _hardware(
@@ -424,6 +424,13 @@ class SearchSettings(SharedSettings):
             io_type=self.io_type or "float32",
             repairs=() if isinstance(self.repairs, bool) else tuple(self.repairs),
         )
+
+
+def kept_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run as its manifest has them; what earlier versions did not have is as they did without it."""
+    found = {"repairs": (), "int16": False, **manifest["settings"]}
+    found.pop("refining", None)  # What earlier versions had in place of sets of repairs.
+    return found
 
 
 def make_settings(**values: object) -> SearchSettings:

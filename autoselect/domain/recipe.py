@@ -46,6 +46,9 @@ same, so that every kernel runs them, and whatever packs a model stores them in 
 ``levels-4`` in 4 bits where that runtime has a kernel for them.
 """
 
+ALL_BITS = 8
+"""Bits of the levels of integer weights, unless ``levels-4`` to ``levels-7`` ask for fewer."""
+
 OF_NODES = ("levels", "ranges")
 """The kinds of repairs that may be chosen for single nodes."""
 
@@ -230,6 +233,27 @@ def node_repairs(repairs: Iterable[str], names: Iterable[str], kind: str) -> dic
                 )
             found[name] = method
     return found
+
+
+def levels_of(repairs: Iterable[str], nodes: Sequence[str]) -> dict[str, str]:
+    """Which repair gives the weights of each node fewer levels; nodes of all levels are left out.
+
+    Args:
+        repairs: Of the recipe.
+        nodes: All nodes of the model.
+
+    Raises:
+        RecipeError: If a repair names what the model does not have, or two are for one node.
+    """
+    asked = [name for name in repairs if kind_of_repair(name) == "levels"]
+    own = node_repairs(asked, nodes, "levels")
+    common = next((name for name in asked if split_repair(name)[1] is None), None)
+    return {node: repair for node in nodes if (repair := own.get(node, common)) is not None}
+
+
+def bits_of(repair: str) -> int:
+    """How many bits tell the levels apart that a repair gives: 6 for ``levels-6``."""
+    return int(split_repair(repair)[0].partition("-")[2])
 
 
 def _checked_repairs(names: Iterable[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 from autoselect.cases import evidence_jobs
 from autoselect.domain.picks import DEFAULT_DROPS
 from autoselect.domain.quantities import BY_COLUMN
+from autoselect.domain.recipe import ALL_BITS
 from autoselect.domain.states import left_out_of
 from autoselect.domain.targets import spilled_bytes
 from autoselect.domain.words import asked, lost_at_most, whole_model
@@ -80,7 +81,7 @@ def _may_end(request: Request) -> bool:
         return False
     if request.metric_name in DEFAULT_DROPS and settings.max_drop is None:
         return False  # Float is perfect by such a metric, and nobody said how close is close enough.
-    return settings.weights == 8 and all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns)
+    return settings.weights == ALL_BITS and all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns)
 
 
 def _with_bound(integer: Scores, root: Path, pool: Workers) -> Scores:

@@ -72,10 +72,11 @@ def test_noise_falls_by_four_with_each_bit_beyond_what_8_bits_have() -> None:
 
 
 def test_layers_whose_noise_is_not_known_or_that_save_nothing_do_no_harm() -> None:
-    found = weighed([10.0, 0.0], [math.nan, 0.1])
+    found = weighed([10.0, 0.0, 10.0], [math.nan, 0.1, 0.1])
     assert found.rungs
     assert np.isfinite([found.noise_of(k) for k in range(len(found.rungs))]).all()
-    assert all(rung[1] == len(BITS) - 1 for rung in found.rungs)
+    assert all(rung[0] == rung[1] == len(BITS) - 1 for rung in found.rungs)
+    assert {row["noise"] for row in found.rows() if row["node"] == "n0" and row["bits"] != 8} == {""}
     assert not ladder_of({4: [], 8: []}, BITS).rungs
 
 

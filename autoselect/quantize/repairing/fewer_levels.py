@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.domain.recipe import node_repairs, split_repair
+from autoselect.domain.recipe import bits_of, levels_of
 from autoselect.quantize.repairing.built import Built, Grid
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.second_order import TOP
@@ -14,13 +14,10 @@ from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, 
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import Operands
 
-KIND = "levels"
-"""The kind of the repairs that ask for it."""
-
 
 def top_of(method: str) -> int:
     """The highest level of weights, by the name of a repair: 31 for ``levels-6``, whose lowest is -31."""
-    return int(2 ** (int(method.partition("-")[2]) - 1)) - 1
+    return int(2 ** (bits_of(method) - 1)) - 1
 
 
 def take_fewer_levels(built: Built, kit: RepairKit) -> None:
@@ -46,14 +43,9 @@ def take_fewer_levels(built: Built, kit: RepairKit) -> None:
 
 def _tops(built: Built, kit: RepairKit) -> dict[int, tuple[str, int]]:
     """By index of the float model's op, the repair that asks for fewer levels of it, and the highest of them."""
-    asked = [name for name in built.repairs if name.startswith(f"{KIND}-")]
-    if not asked:
-        return {}
     names = kit.names.nodes
-    own = node_repairs(asked, names, KIND)
-    common = next((name for name in asked if split_repair(name)[1] is None), None)
-    chosen = {index: own.get(name, common) for index, name in enumerate(names)}
-    return {index: (repair, top_of(repair)) for index, repair in chosen.items() if repair is not None}
+    chosen = levels_of(built.repairs, names)
+    return {i: (chosen[name], top_of(chosen[name])) for i, name in enumerate(names) if name in chosen}
 
 
 def _coarsen(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: int, top: int) -> Grid:

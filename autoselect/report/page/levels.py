@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from autoselect.domain.recipe import Recipe, kind_of_repair, node_repairs, split_repair
+from autoselect.domain.recipe import ALL_BITS, Recipe, bits_of, levels_of
 from autoselect.errors import AutoselectError
 from autoselect.report.page.nodes import number_of, read_table
 from autoselect.report.tables.frames import format_size
@@ -17,7 +17,6 @@ from autoselect.runs.run import Run
 Row = dict[str, Any]
 
 _COLUMNS = frozenset({"node", "bits", "weights", "packed_bytes", "noise"})
-_WHOLE = 8
 
 
 def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
@@ -25,7 +24,7 @@ def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
 
     Args:
         run: With ``weight_levels.csv``; without there are none.
-        shorts: Short names of nodes by their names.
+        shorts: Short names of all nodes by their names.
 
     Returns:
         For each layer ``name``, ``short``, ``weights`` (a count), ``packed`` (what they take in 8 bits), ``bits`` (the
@@ -35,12 +34,12 @@ def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
     by_node = defaultdict[str, list[Row]](list)
     for row in read_table(RunFolder(run.directory).weight_levels, _COLUMNS):
         figures = {key: number_of(row[key]) for key in _COLUMNS - {"node"}}
-        if None in figures.values():
+        if None in (figures["bits"], figures["weights"], figures["packed_bytes"]):
             return []
         by_node[row["node"]].append(figures)
     if not by_node:
         return []
-    chosen = _recommended_bits(run, list(by_node))
+    chosen = _recommended_bits(run, [*shorts])
     total = sum(rows[-1]["packed_bytes"] for rows in by_node.values()) or 1.0
     found = []
     for name, rows in by_node.items():
@@ -55,8 +54,8 @@ def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
                 "bits": int(fewest["bits"]),
                 "saved": saved / total,
                 "saved_text": f"{100.0 * saved / total:.1f} %",
-                "noise": _decibels(fewest["noise"]),
-                "worth": saved / max(fewest["noise"], 1e-30),
+                "noise": "not known" if fewest["noise"] is None else _decibels(fewest["noise"]),
+                "worth": 0.0 if fewest["noise"] is None else saved / max(fewest["noise"], 1e-30),
                 "chosen": chosen.get(name),
             }
         )
@@ -69,13 +68,11 @@ def _decibels(noise: float) -> str:
 
 
 def _recommended_bits(run: Run, names: list[str]) -> dict[str, int]:
-    """The bits of each layer in the recommended model; empty if its recipe is not there."""
+    """The bits of each node in the recommended model; empty if its recipe is not there."""
     path = run.directory / "front" / f"{run.picks.get('recommended', '')}.recipe.json"
     try:
         repairs = Recipe.from_json(path.read_text(encoding="utf-8")).repairs
-        levels = [name for name in repairs if kind_of_repair(name) == "levels"]
-        own = node_repairs([name for name in levels if split_repair(name)[1] in names], names, "levels")
+        fewer = levels_of(repairs, names)
     except (OSError, AutoselectError):
         return {}
-    common = next((name for name in levels if split_repair(name)[1] is None), f"levels-{_WHOLE}")
-    return {name: int(own.get(name, common).partition("-")[2]) for name in names}
+    return {name: bits_of(fewer[name]) if name in fewer else ALL_BITS for name in names}

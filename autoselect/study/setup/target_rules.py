@@ -12,6 +12,7 @@ from autoselect.compilers.emulation import require_emulation
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph
 from autoselect.domain.quantities import PACKED
+from autoselect.domain.recipe import ALL_BITS
 from autoselect.domain.states import SIXTEEN
 from autoselect.domain.targets import LitertPlugin, Target, Vela
 from autoselect.domain.verdicts import pins
@@ -71,7 +72,7 @@ def check_objectives(settings: SearchSettings, target: Target) -> None:
             or if weights may have fewer levels and no objective counts what that saves.
     """
     is_stored = target.int4 is not None and settings.weights == 4 and "size" in settings.objectives
-    if settings.weights < 8 and not is_stored and not set(PACKED) & set(settings.objectives):
+    if settings.weights < ALL_BITS and not is_stored and not set(PACKED) & set(settings.objectives):
         raise UsageError(
             f"--weights {settings.weights} lets layers have fewer levels, which changes no file's size for target "
             f"{target.name!r}, only what it takes packed. Ask for that: --objectives accuracy,download,penalty; or "

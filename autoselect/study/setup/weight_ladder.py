@@ -14,14 +14,13 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.level_jobs import Weighed
 from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
-from autoselect.domain.recipe import kind_of_repair
+from autoselect.domain.recipe import ALL_BITS, kind_of_repair
 from autoselect.domain.repair_sets import Repairs
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.scoring.target_file import read_target
 from autoselect.study.setup.probing import probe_samples
 
-MOST_BITS = 8
 RUNGS = 8
 """Choices of levels that candidates may have beside all 8 bits. Each takes whole builds of its own."""
 
@@ -41,7 +40,8 @@ class Ladder:
         bits: Ascending; the last are all 8.
         weights: Of each node, how many it has.
         packed: Bytes of each node with each number of bits, shape (n_nodes, n_bits).
-        noise: Error power over signal power that each adds at the outputs beyond 8 bits, in the same shape.
+        noise: Error power over signal power that each adds at the outputs beyond 8 bits, in the same shape; infinite
+            if that is not known.
         measured: Which numbers of bits were measured.
         rungs: For each choice the place of each node's bits, shape (n_rungs, n_nodes).
     """
@@ -57,7 +57,7 @@ class Ladder:
     def repairs(self, rung: int) -> Repairs:
         """The repairs that give a rung's levels."""
         pairs = ((name, self.bits[place]) for name, place in zip(self.nodes, self.rungs[rung], strict=True))
-        return tuple(f"levels-{bits}:{name}" for name, bits in pairs if bits < MOST_BITS)
+        return tuple(f"levels-{bits}:{name}" for name, bits in pairs if bits < ALL_BITS)
 
     def noise_of(self, rung: int) -> float:
         """What a rung adds at the outputs; errors of layers add up in power."""
@@ -76,7 +76,7 @@ class Ladder:
                     "bits": bits,
                     "weights": self.weights[i],
                     "packed_bytes": round(float(self.packed[i, place])),
-                    "noise": float(self.noise[i, place]),
+                    "noise": float(self.noise[i, place]) if math.isfinite(self.noise[i, place]) else "",
                     "measured": bits in self.measured,
                     "rungs": " ".join(str(k + 1) for k, rung in enumerate(self.rungs) if rung[i] == place),
                 }
@@ -101,10 +101,10 @@ def with_levels(
     Raises:
         TrialError: If the weights cannot be rounded or the float model cannot run.
     """
-    if settings.weights == MOST_BITS or settings.added_noise:  # A search that goes on has its sets.
+    if settings.weights == ALL_BITS or settings.added_noise:  # A search that goes on has its sets.
         return settings, None
     stores = stores_in_4_bits(settings)
-    measured = [4, MOST_BITS] if stores else sorted({settings.weights, max(settings.weights, _BETWEEN), MOST_BITS})
+    measured = [4, ALL_BITS] if stores else sorted({settings.weights, max(settings.weights, _BETWEEN), ALL_BITS})
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
     listener(StageStarted(stage="levels", total=len(measured)))
     own = settings.template.repairs
@@ -117,7 +117,7 @@ def with_levels(
             case.files.root,
             recipe,
             bits,
-            rows if bits < MOST_BITS else [],
+            rows if bits < ALL_BITS else [],
             timeout_seconds=settings.trial_timeout * max(len(case.layers.nodes) // 8, 1),
         )
         for bits in measured
@@ -126,7 +126,7 @@ def with_levels(
     for bits, future in futures.items():
         found[bits] = result_of(future)
         listener(StepFinished(stage="levels"))
-    ladder = ladder_of(found, measured if stores else range(settings.weights, MOST_BITS + 1))
+    ladder = ladder_of(found, measured if stores else range(settings.weights, ALL_BITS + 1))
     names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
     sets = settings.repair_sets or {"none": settings.template.repairs}
     update = {
@@ -153,11 +153,11 @@ def ladder_of(weighed: Mapping[int, Sequence[Weighed]], bits: Sequence[int]) -> 
         weighed: By number of bits, the nodes in the same order; those of 8 are there.
         bits: The numbers of bits that nodes may have, ascending, the last 8.
     """
-    measured, plain = sorted(weighed), weighed[MOST_BITS]
+    measured, plain = sorted(weighed), weighed[ALL_BITS]
     nodes = tuple(one.node for one in plain)
     packed_at = np.array([[one.packed_bytes for one in weighed[b]] for b in measured]).reshape(len(measured), -1)
     packed = np.array([np.interp(bits, measured, column) for column in packed_at.T]).reshape(-1, len(bits))
-    noise_at = {b: np.array([_known(one.noise) for one in weighed[b]]) for b in measured if b < MOST_BITS}
+    noise_at = {b: np.array([_known(one.noise) for one in weighed[b]]) for b in measured if b < ALL_BITS}
     noise = np.array([[_noise(noise_at, i, b) for b in bits] for i in range(len(nodes))]).reshape(-1, len(bits))
     return Ladder(
         nodes=nodes,
@@ -171,15 +171,16 @@ def ladder_of(weighed: Mapping[int, Sequence[Weighed]], bits: Sequence[int]) -> 
 
 
 def _known(noise: float) -> float:
-    return noise if math.isfinite(noise) else 0.0
+    """The noise; infinite if it is not known, so that the layer keeps its levels."""
+    return noise if math.isfinite(noise) else math.inf
 
 
 def _noise(measured: Mapping[int, np.ndarray], node: int, bits: int) -> float:
     """What a node's levels add beyond those of 8 bits: an error of rounding falls by four with each bit."""
-    if bits == MOST_BITS:
+    if bits == ALL_BITS:
         return 0.0
     nearest = min(measured, key=lambda other: (abs(other - bits), other))
-    beyond = 4.0**-bits - 4.0**-MOST_BITS
+    beyond = 4.0**-bits - 4.0**-ALL_BITS
     return float(measured[nearest][node]) * beyond / 4.0**-nearest
 
 
@@ -195,8 +196,8 @@ def _rungs(packed: np.ndarray, noise: np.ndarray) -> tuple[tuple[int, ...], ...]
     with np.errstate(divide="ignore", invalid="ignore"):
         slopes = (added[:, :, None] - added[:, None, :]) / (spared[:, :, None] - spared[:, None, :])
     prices = np.unique(slopes[np.isfinite(slopes) & (slopes > 0.0)])
-    tried = np.geomspace(prices[0], prices[-1], _PRICES) * 1.0000001 if len(prices) > _PRICES else prices * 1.0000001
-    choices = [tuple(np.argmin(added - price * spared, axis=1).tolist()) for price in (0.0, *tried)]
+    tried = np.geomspace(prices[0], prices[-1], _PRICES) if len(prices) > _PRICES else prices
+    choices = [tuple(np.argmin(added - price * spared, axis=1).tolist()) for price in (0.0, *(tried * _JUST_ABOVE))]
     places = np.arange(len(packed))
     by_bytes = {choice: float(packed[places, choice].sum()) for choice in dict.fromkeys(choices)}
     whole = float(packed[:, -1].sum())
@@ -207,3 +208,5 @@ def _rungs(packed: np.ndarray, noise: np.ndarray) -> tuple[tuple[int, ...], ...]
 
 _PRICES = 2000
 """Most prices that are tried."""
+_JUST_ABOVE = 1.0 + 1e-7
+"""At a price itself a node's two numbers of bits cost the same; just above it the fewer cost less."""
