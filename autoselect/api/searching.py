@@ -24,7 +24,7 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.ingredients import LIVE
-from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settings import SearchSettings, kept_values, make_settings
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.quantities import chosen_objectives
@@ -175,9 +175,7 @@ def continued(
                 f"The run in {folder.root} was started with a live {name}. Pass it again: resume(..., {name}=...)."
             )
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
-    kept = {"repairs": (), "int16": False, **manifest["settings"]}  # a run from before these goes on without
-    kept.pop("refining", None)  # what earlier versions had in place of sets of repairs
-    kept |= {**chosen, **further, "cache": cache, "listener": listener}
+    kept = kept_values(manifest) | {**chosen, **further, "cache": cache, "listener": listener}
     settings = preparation.with_limits(make_settings(**kept), **limits)
     if metric is None and known.get("metric") == LIVE:
         raise RunFolderError(

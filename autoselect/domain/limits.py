@@ -28,7 +28,7 @@ class Limit:
         penalty: Its penalty.
         penalty_low: Nine in ten resamples of the search samples recommend a penalty of at least this; None if unknown.
         penalty_high: They recommend at most this.
-        size_bytes: Size of its file.
+        size_bytes: Size of its file, or what it takes packed if an objective of the run is that.
         expected_drop: What its drop is expected to be on other samples.
         expected_drop_bound: What that is at most, with a confidence of 95 %; infinite if unknown.
         chance_to_break: How likely it loses more than allowed.

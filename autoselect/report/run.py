@@ -99,17 +99,6 @@ class Run(tables.Run):
 
 
 def load_run(directory: str | Path) -> Run:
-    """Read a run folder.
-
-    Raises:
-        RunFolderError: If the folder holds no run, or one that was stopped before it wrote its tables.
-
-    Examples:
-        The run of :func:`autoselect.search`:
-
-        >>> import autoselect
-        >>> run = autoselect.load_run("pump-run")
-        >>> smallest = run.front.sort_values("size_bytes").iloc[0]
-    """
+    """Read a run folder, as :func:`autoselect.load_run` does, without questions about candidates that nobody tried."""
     found = tables.load_run(directory)
     return Run(**{field.name: getattr(found, field.name) for field in fields(tables.Run)})

@@ -84,10 +84,7 @@ LITERT = sorted(KERNELS["int4-litert"], key=lambda k: (k.op_type, k.activation, 
     "kernel", LITERT, ids=lambda k: f"{k.op_type}-{fb.TENSOR_DTYPES[k.activation]}-{k.per_channel}"
 )
 def test_each_kernel_of_litert_gives_the_bits_of_8_bits(kernel: Kernel) -> None:
-    if kernel.op_type == "FULLY_CONNECTED" or kernel.activation == INT8 or kernel.per_channel:
-        found = built(kernel.op_type, kernel.activation, per_channel=kernel.per_channel)
-    else:
-        found = built(kernel.op_type, kernel.activation, per_channel=False)
+    found = built(kernel.op_type, kernel.activation, per_channel=kernel.per_channel)
     assert with_types(found.content, schema.TensorType.INT4) == 1
     twin = wide_kernels.in_8_bits(found.content)
     assert with_types(twin, schema.TensorType.INT4) == 0
@@ -193,7 +190,7 @@ def on_tflite_micro(runtime: Any, content: bytes, samples: list[dict[str, np.nda
     return found
 
 
-def test_a_scored_file_of_4_bits_is_its_twin_of_8(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scored_file_of_4_bits_is_its_twin_of_8() -> None:
     found = built("CONV_2D", INT8, per_channel=True).content
     quick = wide_kernels.quick(found)
     assert quick == wide_kernels.in_8_bits(found) != found

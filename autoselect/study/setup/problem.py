@@ -17,6 +17,7 @@ from autoselect.cases.settings import SearchSettings
 from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
+from autoselect.domain.recipe import IoType
 from autoselect.domain.repair_sets import Repairs, acting, corrected_at_once
 from autoselect.domain.rule import Rule
 from autoselect.domain.runtimes import Runtime, why_refused
@@ -165,6 +166,14 @@ def judged(graph: Graph, target: Target, runtime: Runtime | None) -> Judged:
     return Judged(fragmentation=on_target(graph, target, verdict), refusal=refused or why_refused(graph, runtime))
 
 
+def repairs_that_act(repairs: Repairs, kinds: Sequence[str], layers: LayerTable, io_type: IoType) -> Repairs:
+    """Those of a candidate's repairs that change its bytes; candidates that share the rest are equal once built."""
+    if io_type != "float32":  # Inputs are rounded to 8 bits, by a range that repairs may choose.
+        return repairs
+    bare = {node.name for node, kind in zip(layers.nodes, kinds, strict=True) if kind in ("float", "folded")}
+    return acting(repairs, kinds, bare)
+
+
 def forecaster(
     blueprints: Mapping[Repairs, Blueprint],
     layers: LayerTable,
@@ -183,12 +192,7 @@ def forecaster(
 
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
     is_packed = any(BY_COLUMN[column].is_packed for column in figures)
-    rounds_inputs = settings.template.io_type != "float32"  # To 8 bits, by a range that repairs may choose.
     runtime = settings.least_runtime
-
-    def acts(repairs: Repairs, kinds: Sequence[str]) -> Repairs:
-        bare = {node.name for node, kind in zip(layers.nodes, kinds, strict=True) if kind in ("float", "folded")}
-        return acting(repairs, kinds, bare)
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         chosen = fields_of(nodes, further)
@@ -202,7 +206,7 @@ def forecaster(
         return Forecast(
             found.size_bytes,
             cut.penalty,
-            (found.kinds, found.size_bytes, repairs if rounds_inputs else acts(repairs, found.kinds)),
+            (found.kinds, found.size_bytes, repairs_that_act(repairs, found.kinds, layers, settings.template.io_type)),
             known.refusal,
             {
                 column: packed if BY_COLUMN[column].is_packed else _figure(found.graph, cut, column)

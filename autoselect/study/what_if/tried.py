@@ -13,7 +13,6 @@ import numpy as np
 from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.repair_sets import acting
 from autoselect.domain.rule import Rule, Standing
 from autoselect.domain.states import EXACT, SIXTEEN, further_of, left_out_of
 from autoselect.errors import RunFolderError, UsageError
@@ -33,7 +32,7 @@ from autoselect.study.proposing.observations import Reader, Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.kept_case import kept_standings, kept_units
 from autoselect.study.recording.optuna_study import read_records
-from autoselect.study.setup.problem import forecaster, neighbours_of, plain_units
+from autoselect.study.setup.problem import forecaster, neighbours_of, plain_units, repairs_that_act
 from autoselect.study.what_if.workshop import Workshop
 from autoselect.study.yardstick import Yardstick
 
@@ -82,7 +81,7 @@ class Tried:
     def scored_as(self, recipe: Recipe, plan: Plan) -> TrialRecord | None:
         """The trial that scored a candidate, or another one of the same bytes; None if none did."""
         found = self._scored.get(recipe.fingerprint)
-        return self._twins.get(_key(recipe, plan)) if found is None else found
+        return self._twins.get(self._key(recipe, plan)) if found is None else found
 
     @cached_property
     def _scored(self) -> dict[str, TrialRecord]:
@@ -95,8 +94,13 @@ class Tried:
         place, found = self._workshop.place(), dict[object, TrialRecord]()
         for record in self._scored.values():
             if record.recipe is not None and not record.forecast_error:
-                found.setdefault(_key(record.recipe, self._workshop.plan(record.recipe, place)), record)
+                found.setdefault(self._key(record.recipe, self._workshop.plan(record.recipe, place)), record)
         return found
+
+    def _key(self, recipe: Recipe, plan: Plan) -> object:
+        """What candidates have in common that are equal once built."""
+        repairs = repairs_that_act(recipe.repairs, plan.kinds, self._workshop.prepared.layers, recipe.io_type)
+        return plan.kinds, plan.size_bytes, recipe.per_channel, recipe.io_type, repairs
 
     @cached_property
     def link(self) -> Link | None:
@@ -276,12 +280,6 @@ def whole_recipe(name: str, nodes: Sequence[str], wide: Sequence[str], template:
         return plain
     everything = frozenset(nodes)
     return replace(plain, denylisted_nodes=everything, float_nodes=everything if name == "float" else frozenset())
-
-
-def _key(recipe: Recipe, plan: Plan) -> object:
-    """What candidates have in common that are equal once built."""
-    repairs = acting(recipe.repairs, plan.kinds) if recipe.io_type == "float32" else recipe.repairs
-    return plan.kinds, plan.size_bytes, recipe.per_channel, recipe.io_type, repairs
 
 
 def front_gap(costs: np.ndarray, members: np.ndarray, drops: np.ndarray) -> tuple[np.ndarray, float]:

@@ -21,7 +21,7 @@ from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import write_scoring
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.cases.scoring_samples import write_labelled, write_parts, write_split
-from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settings import SearchSettings, kept_values, make_settings
 from autoselect.cases.versions import versions
 from autoselect.data.kinds import Samples
 from autoselect.data.representative import representative_samples
@@ -118,9 +118,7 @@ class Workshop:
         self._refuse_other_builder()
         self._root = Path(tempfile.mkdtemp(prefix="autoselect-what-if-"))
         weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
-        kept = {"repairs": (), "int16": False, **self.manifest["settings"]}
-        kept.pop("refining", None)
-        self.settings: SearchSettings = make_settings(**kept)
+        self.settings: SearchSettings = make_settings(**kept_values(self.manifest))
         self.files = open_kept(folder, self._root / "run")
         self._places: dict[str, Place] = {}
 
