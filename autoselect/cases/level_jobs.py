@@ -37,12 +37,13 @@ class Weighed:
     """The weights of one node, rounded to the levels of so many bits.
 
     Attributes:
-        node: Its name.
+        node: Name of the node.
         bits: 4 to 8.
-        weights: How many it has.
-        packed_bytes: What they take packed, by the entropy of their levels; what they take in the file, if the runtime
-            reads weights of 4 bits.
-        noise: Error power over signal power of the outputs of a float model that has these weights; NaN if unknown.
+        weights: Count of its weights.
+        packed_bytes: Bytes of the weights after packing, by the entropy of their levels. Their bytes in the file, if
+            the recipe stores weights in 4 bits.
+        noise: Error power over signal power, a ratio, of the outputs of a float model in which this node alone has such
+            weights; NaN if it is not known.
     """
 
     node: str
@@ -53,11 +54,11 @@ class Weighed:
 
 
 def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[Weighed]:
-    """Round the weights of all nodes to the levels of so many bits, and run a model with those of each alone.
+    """Round the weights of each node to the levels of ``bits`` bits, and run a float model with those of it alone.
 
     Args:
         root: Folder of the case.
-        recipe_json: For its granularity and repairs, such as ``int4-litert``.
+        recipe_json: A recipe, of which granularity and repairs count.
         bits: 8 for the levels that all-integer models have.
         rows: Numbers of the calibration samples to run on; none leaves the noise unknown.
 

@@ -139,6 +139,13 @@ def test_rows_are_told_with_their_units() -> None:
     ]
 
 
+def test_an_answer_that_a_compiler_gave_stands_beside_one_that_it_did_not() -> None:
+    rows = {name: others for name, *others in answer_rows([{**ANSWER, "compiled": True}, ANSWER], ["int8", "changed"])}
+    assert rows["penalty"] == ["9.3976 (compiled)", "9.3976"]
+    (penalty,) = [row[1:] for row in answer_rows([{**ANSWER, "penalty": 1_316_528.4}], ["int8"]) if row[0] == "penalty"]
+    assert penalty == ("1,316,528",)
+
+
 def test_what_nobody_knows_is_a_dash_and_a_sentence() -> None:
     unknown = {**ANSWER, **NOBODY_KNOWS, "unknown": "the search did not try int16 nodes", "dominated_by": ()}
     rows = dict(answer_rows([unknown], ["changed"]))

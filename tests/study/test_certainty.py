@@ -372,6 +372,8 @@ def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
     assert told(often, HELDOUT).endswith("In 50 % of resamples of the search samples the same model is recommended.")
     told_seldom = "the same model is recommended; nine in ten recommend a penalty of "
     assert told(seldom, HELDOUT).endswith(f"In 2 % of resamples of the search samples {told_seldom}0.2 to 1.0 point.")
+    cycles = replace(seldom, resampled_penalties=(94_522.5, 407_523.0))
+    assert verdict._others(cycles, "NPU cycles").endswith("recommend a penalty of 94,522 to 407,523 NPU cycles")
     alike = replace(seldom, resampled_penalties=(0.51, 0.52))
     assert told(alike, HELDOUT).endswith(f"{told_seldom}0.5 points.")
     unseen = {k: v for k, v in HELDOUT.items() if k != "fiq"}

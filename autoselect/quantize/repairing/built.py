@@ -31,8 +31,9 @@ class Grid:
     """The levels that the weights of one op may have, if these are fewer than 255.
 
     Attributes:
-        top: The weights are the multiples -top..top of a step.
-        step: That step in stored levels, by output channel or for all, an integer of at least 1.
+        top: A weight is one of the multiples -top..top of a step.
+        step: Distance between neighbouring weights as int8 stores them, an integer of at least 1: shape (channels,) for
+            one scale for each output channel, else (1,).
     """
 
     top: int

@@ -150,6 +150,15 @@ def format_size(size_bytes: float | None) -> str:
     return f"{size_bytes / 1e3:.1f} kB" if size_bytes < 1e6 else f"{size_bytes / 1e6:.2f} MB"
 
 
+def format_penalty(value: float | None) -> str:
+    """A penalty by itself: cycles without decimals, points as a score."""
+    return format_score(value) if value is None or abs(value) < _CYCLES else f"{value:,.0f}"
+
+
+_CYCLES = 1000.0
+"""Penalties from here on are no points."""
+
+
 def format_score(value: float | None, *, scale: float | None = None) -> str:
     """A score or a difference of scores.
 

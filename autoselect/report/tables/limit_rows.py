@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from autoselect.domain.words import amount
-from autoselect.report.tables.frames import MISSING, format_score, format_size
+from autoselect.report.tables.frames import MISSING, format_penalty, format_size
 
 Row = tuple[str, ...]
 
@@ -26,13 +26,6 @@ def _runs(table: pd.DataFrame, metric: str) -> Iterator[Row]:
         for _, same in rows.groupby(changes, sort=False):
             first, last = same.iloc[0], same.iloc[-1]
             ends = [amount(float(row["allowed_drop"]), metric) for row in (first, last)]
-            known = pd.notna(first["penalty"])
-            penalty = (
-                format_score(float(first["penalty"])) if known else f"{float(first['worst_ratio']):.2f} × the best"
-            )
-            if known and pd.notna(first["penalty_low"]):
-                low, high = same["penalty_low"].min(), same["penalty_high"].max()
-                penalty += f" ({format_score(float(low))}–{format_score(float(high))})"
             size = format_size(int(first["size_bytes"]))
             chance = f"{100 * float(first['chance_to_break']):.0f} %" if pd.notna(first["chance_to_break"]) else MISSING
             yield str(target), " to ".join(dict.fromkeys(ends)), str(first["id"]), _penalty(same), size, chance
@@ -43,8 +36,8 @@ def _penalty(same: pd.DataFrame) -> str:
     first = same.iloc[0]
     if pd.isna(first["penalty"]):
         return f"{same['worst_ratio'].max():.2f} × the best"
-    told = format_score(float(first["penalty"]))
+    told = format_penalty(float(first["penalty"]))
     if pd.isna(first["penalty_low"]):
         return told
     low, high = float(same["penalty_low"].min()), float(same["penalty_high"].max())
-    return f"{told} ({format_score(low)}–{format_score(high)})"
+    return f"{told} ({format_penalty(low)}–{format_penalty(high)})"

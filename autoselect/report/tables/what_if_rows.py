@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autoselect.domain.words import amount, between, counted, lost, some
-from autoselect.report.tables.frames import MISSING, format_score, format_size
+from autoselect.report.tables.frames import MISSING, format_penalty, format_size
 
 Row = tuple[str, ...]
 _KINDS = ("integer", "int16", "hybrid", "float", "folded")
@@ -21,7 +21,7 @@ def answer_rows(answers: Sequence[Mapping[str, Any]], headings: Sequence[str]) -
 def _cells(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     metric = str(found["metric"])
     yield "size", format_size(found["size_bytes"])
-    yield "penalty" + (" (compiled)" if found["compiled"] else ""), format_score(found["penalty"])
+    yield "penalty", format_penalty(found["penalty"]) + (" (compiled)" if found["compiled"] else "")
     yield "segments", str(found["segments"])
     yield "nodes", ", ".join(f"{found['kinds'][kind]} {kind}" for kind in _KINDS if kind in found["kinds"])
     yield "float ops", str(found["float_ops"])

@@ -368,6 +368,7 @@ class Finish:
                 wide=_wide(front, picks.get("recommended", "")),
                 integer_error=next((r.error for r in records if r.origin == "baseline:fiq" and r.error), ""),
                 accelerated=target.accelerates_integers_alone,
+                unit=target.unit,
                 is_member_unlike=any(r.id in chip.unlike_cpu for r in front for chip in chips),
                 on_chip=verdict.chip_scores(chips, picks.get("recommended", ""), _whole_baselines(records), metric),
                 chip=target.accelerator.name if target.asks_compiler and target.accelerator else "",

@@ -56,6 +56,7 @@ class Findings:
         accelerated: Whether the target has an accelerator that runs integers alone.
         chip: What the target's accelerator is called, where its compiler decides what it runs; else empty.
         on_chip: What :func:`chip_scores` says.
+        unit: Of penalties, ``points`` or a unit of the target.
         is_member_unlike: Whether it says so of a member of the front, so that the verdict begins with it.
     """
 
@@ -75,6 +76,7 @@ class Findings:
     on_chip: Sequence[str] = ()
     is_member_unlike: bool = False
     contradicted: Sequence[Scores] = ()
+    unit: str = "points"
 
     @property
     def costs(self) -> str:
@@ -301,7 +303,7 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     limit, again = asked(found.yardstick.allowed_drop, found.metric), ""
     if not math.isnan(confidence.resampled):
         again = f" In {confidence.resampled:.0%} of resamples of the search samples the same model is recommended"
-        again = f"{again.replace('%', ' %')}{_others(confidence)}."
+        again = f"{again.replace('%', ' %')}{_others(confidence, found.unit)}."
     elif confidence.not_resampled:
         again = f" {sentence(f'How much hangs on the samples could not be measured. {confidence.not_resampled}')}"
     cheaper = _cheaper(found, confidence.cheaper) if confidence.cheaper else ""
@@ -337,13 +339,13 @@ _UNKNOWN = {
 }
 
 
-def _others(confidence: Confidence) -> str:
+def _others(confidence: Confidence, unit: str) -> str:
     """What other resamples recommend, where they are many: often a neighbour that does as well."""
     if confidence.resampled_penalties is None or confidence.resampled >= OFTEN:
         return ""
-    low, high = (f"{penalty:.1f}" for penalty in confidence.resampled_penalties)
+    low, high = (f"{cost:.1f}" if cost < 1000.0 else f"{cost:,.0f}" for cost in confidence.resampled_penalties)
     span = high if low == high else f"{low} to {high}"
-    return f"; nine in ten recommend a penalty of {span} point{'' if high == '1.0' else 's'}"
+    return f"; nine in ten recommend a penalty of {span} {'point' if (unit, high) == ('points', '1.0') else unit}"
 
 
 def _surer(found: Findings, surer: Alternative) -> str:

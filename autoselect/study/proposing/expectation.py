@@ -48,14 +48,15 @@ class Likely:
 
 
 class Expectation:
-    """What the trials of a search tell of any other candidate: its closeness, then what that loses.
+    """What the trials of a search tell of another candidate: how close its outputs are to float's, then what it loses.
 
     An interval is of a score that is measured. So it holds what the surrogate does not know of the closeness, what
-    losses of equally close candidates differ by, and with that the noise of the samples. How far to trust these
-    deviations, the trials say: groups of like candidates are foretold from all others, and one factor makes the
-    intervals hold as many of their losses as they promise (cross-conformal prediction: Vovk, "Cross-conformal
-    predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole groups are left out because a
-    question is seldom of the next neighbour of a trial, as many a trial is.
+    losses of equally close candidates differ by, and with that the noise of the samples. The trials say how wide the
+    interval must be: the losses of each group of like candidates are foretold from all other groups, and one factor of
+    all standard deviations makes the intervals hold as many of the measured losses as they promise (cross-conformal
+    prediction: Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole
+    groups are left out, because many trials are close neighbours of each other, and few questions are of a close
+    neighbour of a trial.
     """
 
     def __init__(self, problem: Problem, seen: Sequence[Seen], width: float = 1.0) -> None:

@@ -37,13 +37,13 @@ class Ladder:
 
     Attributes:
         nodes: Names of the nodes with integer weights.
-        bits: Ascending; the last are all 8.
-        weights: Of each node, how many it has.
-        packed: Bytes of each node with each number of bits, shape (n_nodes, n_bits).
-        noise: Error power over signal power that each adds at the outputs beyond 8 bits, in the same shape; infinite
-            if that is not known.
-        measured: Which numbers of bits were measured.
-        rungs: For each choice the place of each node's bits, shape (n_rungs, n_nodes).
+        bits: Numbers of bits that a node's weights may have, ascending; the last is 8.
+        weights: Counts of the weights of each node.
+        packed: Bytes of each node's weights after packing, for each number of bits, shape (n_nodes, n_bits).
+        noise: What each node's levels add to the error of the outputs, beyond their error with 8 bits, for each number
+            of bits: error power over signal power, a ratio, shape (n_nodes, n_bits). Infinite if it is not known.
+        measured: The numbers of bits that were measured.
+        rungs: For each choice the index of each node's number of bits among :attr:`bits`, shape (n_rungs, n_nodes).
     """
 
     nodes: tuple[str, ...]
@@ -85,18 +85,24 @@ class Ladder:
 def with_levels(
     case: Case, settings: SearchSettings, pool: Workers, listener: Listener, *, corrects: bool
 ) -> tuple[SearchSettings, Ladder | None]:
-    """The settings with the sets of repairs that give fewer levels, and what they were made of.
+    """Add the sets of repairs that give fewer levels to the settings.
 
-    Each has the repairs that all sets have together, and levels of single nodes. What a node's levels take packed, and
-    what they do to the outputs of a float model, is measured with the fewest bits and with 6, and follows in between.
-    For a runtime that reads weights of 4 bits, see :func:`stores_in_4_bits`.
+    Each set has the repairs of the template, and levels of single nodes. The bytes of a node's weights after packing,
+    and the noise that their rounding alone gives the outputs of a float model, are measured with the fewest bits and
+    with 6. With other numbers of bits bytes lie on lines between what was measured, and noise falls by four with each
+    bit. If the runtime reads weights of 4 bits, nodes have 4 or 8, see :func:`stores_in_4_bits`.
 
     Args:
         case: What is searched.
         settings: With the repairs that help in 8 bits.
         pool: Where levels are measured.
         listener: Is told of each step.
-        corrects: Whether sets of fewer levels correct biases in any case: what that repairs grows with a level's step.
+        corrects: Whether each set also corrects biases, if that did not help in 8 bits: the shift that rounding gives
+            an output grows with the step between levels.
+
+    Returns:
+        The settings, and the ladder that the sets were made of; None if all weights have 8 bits or the settings have
+        such sets.
 
     Raises:
         TrialError: If the weights cannot be rounded or the float model cannot run.

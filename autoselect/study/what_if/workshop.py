@@ -90,10 +90,11 @@ class Place:
 
     Attributes:
         spec: What the target is called, or the path of its file.
-        target: With what was seen of its chips.
-        files: Of the case.
-        float_penalty: Penalty of the float model there.
-        blueprints: What candidates are put together from, by what they have in common.
+        target: The profile, with what compiling showed of its chips on this model.
+        files: Files of the case.
+        float_penalty: Penalty of the float model on this target, in the target's unit.
+        blueprints: What candidates are put together from, by the recipe fields that they share: granularity, types of
+            inputs and outputs, repairs.
     """
 
     spec: str
