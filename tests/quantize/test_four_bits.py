@@ -23,16 +23,16 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 from autoselect.tflite.runner import Runner
 
-INT8, INT16 = schema.TensorType.INT8, schema.TensorType.INT16
+INT8, INT16, FLOAT = schema.TensorType.INT8, schema.TensorType.INT16, schema.TensorType.FLOAT32
 
 
 @functools.cache
 def one_layer(op_type: str) -> zoo.Prepared:
-    """A layer between two others; odd numbers of weights."""
+    """A layer between two others; odd numbers of weights, so many that it may be hybrid."""
     weights = {
-        "CONV_2D": (3, 3, 5, 7),
-        "DEPTHWISE_CONV_2D": (3, 3, 5, 1),
-        "FULLY_CONNECTED": (125, 7),
+        "CONV_2D": (3, 3, 5, 27),
+        "DEPTHWISE_CONV_2D": (15, 15, 5, 1),
+        "FULLY_CONNECTED": (125, 27),
         "TRANSPOSE_CONV": (3, 3, 7, 5),
     }
     kernel = zoo.weights(*weights[op_type], seed=3) * np.float32(0.3)
@@ -40,12 +40,12 @@ def one_layer(op_type: str) -> zoo.Prepared:
     def call(x: Any) -> Any:
         x = tf().nn.relu(x + 0.1)
         if op_type == "CONV_2D":
-            return tf().nn.tanh(tf().nn.conv2d(x, kernel, 1, "SAME") + zoo.weights(7))
+            return tf().nn.tanh(tf().nn.conv2d(x, kernel, 1, "SAME") + zoo.weights(27))
         if op_type == "DEPTHWISE_CONV_2D":
             return tf().nn.tanh(tf().nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "SAME") + zoo.weights(5))
         if op_type == "TRANSPOSE_CONV":
             return tf().nn.tanh(tf().nn.conv2d_transpose(x, kernel, (1, 10, 10, 7), 2))
-        return tf().nn.tanh(tf().matmul(tf().reshape(x, (1, -1)), kernel) + zoo.weights(7))
+        return tf().nn.tanh(tf().matmul(tf().reshape(x, (1, -1)), kernel) + zoo.weights(27))
 
     content = zoo.from_function(call, (1, 5, 5, 5)).float_model
     return zoo.prepare(content, zoo.random_samples(content, 12))
@@ -53,8 +53,9 @@ def one_layer(op_type: str) -> zoo.Prepared:
 
 def built(op_type: str, activation: int, *, per_channel: bool, repair: str = "int4-litert") -> Candidate:
     prepared = one_layer(op_type)
-    nodes = frozenset(node.name for node in prepared.nodes) if activation == INT16 else frozenset()
-    recipe = Recipe(int16_nodes=nodes, per_channel=per_channel, repairs=("levels-4", repair))
+    nodes = frozenset(node.name for node in prepared.nodes)
+    state = {INT8: {}, INT16: {"int16_nodes": nodes}, FLOAT: {"denylisted_nodes": nodes}}[activation]
+    recipe = Recipe(**state, per_channel=per_channel, repairs=("levels-4", repair))
     return prepared.builder.build(recipe)
 
 
@@ -120,6 +121,12 @@ def test_a_depthwise_convolution_of_16_bits_would_be_wrong_without_a_word() -> N
     wrong = on_reference_kernels(forced("DEPTHWISE_CONV_2D", INT16), samples)
     right = on_reference_kernels(found.content, samples)
     assert not np.allclose(np.stack(wrong), np.stack(right), atol=0.1)
+
+
+def test_a_hybrid_depthwise_convolution_would_be_refused() -> None:
+    assert with_types(built("DEPTHWISE_CONV_2D", FLOAT, per_channel=True).content, schema.TensorType.INT4) == 0
+    with pytest.raises((RuntimeError, ValueError)):
+        on_reference_kernels(forced("DEPTHWISE_CONV_2D", FLOAT), one_layer("DEPTHWISE_CONV_2D").fed())
 
 
 def test_a_transposed_convolution_would_be_refused() -> None:

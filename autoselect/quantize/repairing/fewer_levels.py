@@ -10,9 +10,9 @@ from autoselect.quantize.repairing.built import Built, Grid
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.second_order import TOP
 from autoselect.quantize.repairing.weight_scales import axis_of, give_weights, rounded
-from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, quantized_ops, weights_of
+from autoselect.quantize.repairing.weighted_ops import SkipError, bias_of, known_scales, quantized_ops, weights_of
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite.operands import Operands
+from autoselect.tflite.operands import WEIGHTED, Operands
 
 
 def top_of(method: str) -> int:
@@ -35,7 +35,7 @@ def take_fewer_levels(built: Built, kit: RepairKit) -> None:
             continue
         repair, top = tops[index]
         try:
-            built.grids[index] = _coarsen(built.model, op, float_model, index, top)
+            built.grids[index] = _coarsen(built, op, float_model, index, top)
         except SkipError as reason:
             skipped.setdefault(repair, {})[index] = str(reason)
     built.skipped.update(skipped)
@@ -48,36 +48,58 @@ def _tops(built: Built, kit: RepairKit) -> dict[int, tuple[str, int]]:
     return {i: (chosen[name], top_of(chosen[name])) for i, name in enumerate(names) if name in chosen}
 
 
-def _coarsen(model: fb.Model, op: fb.Operator, float_model: fb.Model, index: int, top: int) -> Grid:
+def _coarsen(built: Built, op: fb.Operator, float_model: fb.Model, index: int, top: int) -> Grid:
     """Give one op weights of fewer levels, in place.
 
     Raises:
         SkipError: If it is to keep its weights; with the reason.
     """
-    kind, values, _ = weights_of(model, op, float_model, index)
-    tensor = model.subgraphs[0].tensors[op.inputs[1]]
+    _, values, _ = weights_of(built.model, op, float_model, index)
+    tensor = built.model.subgraphs[0].tensors[op.inputs[1]]
     if not np.isfinite(values).all():
         raise SkipError("a weight of it is not a finite number")
     if np.any(fb.zero_points_of(tensor) or 0):
         raise SkipError("its weights have a zero point")
-    axis = axis_of(tensor)
-    levels, scales = rounded(values, known_scales(tensor) * (TOP / top), axis, top)
+    levels, scales = rounded(values, known_scales(tensor) * (TOP / top), axis_of(tensor), top)
+    return store_levels(built, index, levels, scales, top)
+
+
+def store_levels(built: Built, index: int, levels: np.ndarray, scales: np.ndarray, top: int) -> Grid:
+    """Store levels in -top..top as the weights of the twin of a float op, in place; its bias follows.
+
+    Args:
+        built: The built model, each operand a tensor of its own.
+        index: Of the float model's op.
+        levels: Int8, in the shape of its weights.
+        scales: What a level is worth, float32, shape (channels,) or (1,).
+        top: The highest level.
+
+    Raises:
+        SkipError: If its bias does not fit; then nothing is changed.
+    """
+    model = built.model
+    op = model.subgraphs[0].operators[built.places[index]]
+    kind, axis = WEIGHTED[fb.op_type(model, op)], axis_of(model.subgraphs[0].tensors[op.inputs[1]])
     step = _step(model, op, kind, scales, top)
     spread = levels * (step if axis is None else fb.along(step, axis, levels.ndim))
     give_weights(model, op, kind, spread.astype(np.int8), (scales / step).astype(np.float32))
     return Grid(top=top, step=step)
 
 
+_TOLD_IN = {schema.TensorType.INT8: 1, schema.TensorType.INT16: 256}
+"""Steps of an output, by its type, that the unit of a bias may be: one of 256 for its range."""
+
+
 def _step(model: fb.Model, op: fb.Operator, kind: Operands, scales: np.ndarray, top: int) -> np.ndarray:
     """The step between levels as they are stored, by channel.
 
     The bias is stored in units of input scale times weight scale. Levels that are stored as neighbours have a larger
-    scale, and where that unit would exceed a step of the output, the bias could not be told in it. So levels are then
-    stored further apart, as far as 8 bits allow.
+    scale, and if that unit exceeds a step of an 8-bit output, the bias cannot be told in it. So levels are then stored
+    further apart, as far as 8 bits allow.
     """
     tensors = model.subgraphs[0].tensors
     source, result = tensors[op.inputs[kind.activation]], tensors[op.outputs[0]]
-    if source.type == schema.TensorType.FLOAT32:
+    if bias_of(op, kind) < 0 or not {source.type, result.type} <= _TOLD_IN.keys():
         return np.ones(len(scales), np.int64)
-    unit = known_scales(source)[0] * scales / known_scales(result)[0]
+    unit = known_scales(source)[0] * scales / (known_scales(result)[0] * _TOLD_IN[result.type])
     return np.asarray(np.clip(np.ceil(unit), 1, TOP // top), np.int64)

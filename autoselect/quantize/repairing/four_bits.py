@@ -23,7 +23,7 @@ from autoselect.tflite.operands import WEIGHTED
 KIND = "int4"
 """The kind of the repairs that ask for it."""
 
-_INT8, _INT16 = schema.TensorType.INT8, schema.TensorType.INT16
+_INT8, _INT16, _FLOAT = schema.TensorType.INT8, schema.TensorType.INT16, schema.TensorType.FLOAT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ def _kernels(op_type: str, *activations: int, per_channel: tuple[bool, ...] = (T
 
 KERNELS: Mapping[str, frozenset[Kernel]] = {
     "int4-litert": frozenset(
-        _kernels("FULLY_CONNECTED", _INT8, _INT16)
-        | _kernels("CONV_2D", _INT8, _INT16)
+        _kernels("FULLY_CONNECTED", _INT8, _INT16, _FLOAT)
+        | _kernels("CONV_2D", _INT8, _INT16, _FLOAT)
         | _kernels("DEPTHWISE_CONV_2D", _INT8)
     ),
     "int4-tflm": frozenset(

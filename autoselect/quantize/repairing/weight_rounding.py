@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.quantize.repairing.built import Built
+from autoselect.quantize.repairing.fewer_levels import store_levels
 from autoselect.quantize.repairing.input_means import geometry_of, has_shapes
 from autoselect.quantize.repairing.mean_outputs import dense_windows, windows
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.quantize.repairing.second_order import TOP, Moments, compensated
+from autoselect.quantize.repairing.weight_scales import axis_of, rounded
 from autoselect.quantize.repairing.weighted_ops import SkipError, known_scales, quantized_ops, weights_of
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -56,9 +59,9 @@ class _Layer:
         shape: Of its weights.
         groups: Count of groups.
         values: Float weights, in ``shape``.
-        scales: Of each weight, what one level is worth; may be broadcast to ``shape``.
+        scales: What one level is worth, shape (channels,) or (1,).
+        axis: Of the channels that have scales of their own; None if there is one scale.
         top: The highest level.
-        step: What a level is as it is stored; may be broadcast to ``shape``.
     """
 
     op_type: str
@@ -67,8 +70,8 @@ class _Layer:
     groups: int
     values: np.ndarray
     scales: np.ndarray
+    axis: int | None
     top: int
-    step: np.ndarray
 
     @property
     def moment_bytes(self) -> int:
@@ -99,6 +102,28 @@ class _Layer:
         ordered = rows.transpose(2, 0, 1) if self.op_type == "DEPTHWISE_CONV_2D" else rows
         return ordered.reshape(self.shape)
 
+    def by_weight(self, scales: np.ndarray) -> np.ndarray:
+        """Scales as one of each weight, in :attr:`shape`."""
+        along = scales if self.axis is None else fb.along(scales, self.axis, len(self.shape))
+        return np.broadcast_to(along, self.shape)
+
+    def scale_choices(self, power: np.ndarray) -> list[np.ndarray]:
+        """Scales that are tried, the layer's own first.
+
+        Of 255 levels these are all. With fewer levels no rule gives the best scales of all models: tried are also those
+        that reach the largest weight, and those of the least error at the outputs as far as inputs do not go together.
+
+        Args:
+            power: Mean squares of the inputs, shape (groups, inputs).
+        """
+        if self.top == TOP:
+            return [self.scales]
+        others = () if self.axis is None else tuple(i for i in range(len(self.shape)) if i != self.axis)
+        largest = np.abs(self.values).max(axis=others or None) / self.top
+        whole = np.where(largest > 0.0, largest, self.scales).astype(np.float32).reshape(self.scales.shape)
+        counts = self.ungrouped(np.broadcast_to(power[:, None, :], self.grouped(self.values).shape))
+        return [self.scales, whole, rounded(self.values, whole, self.axis, self.top, counts)[1]]
+
 
 def round_weights(built: Built, kit: RepairKit) -> None:
     """Pass: round weights of integer ops by what their errors do together, where the recipe has ``rounding-gptq``.
@@ -118,8 +143,13 @@ def round_weights(built: Built, kit: RepairKit) -> None:
     for index, outcome in _outcomes(built, kit, layers).items():
         if isinstance(outcome, str):
             skipped[index] = outcome
+        elif layers[index].top == TOP:
+            _weights(built, index).buffer = editing.add_buffer(built.model, outcome.levels)
         else:
-            _weights(built, index).buffer = editing.add_buffer(built.model, outcome)
+            try:
+                built.grids[index] = store_levels(built, index, outcome.levels, outcome.scales, layers[index].top)
+            except SkipError as reason:
+                skipped[index] = str(reason)
 
 
 def _weights(built: Built, index: int) -> fb.Tensor:
@@ -151,7 +181,8 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
     kind, values, _ = weights_of(built.model, op, float_model, index)
     tensors, twin = float_model.subgraphs[0].tensors, float_model.subgraphs[0].operators[index]
     activation, tensor = int(twin.inputs[kind.activation]), _weights(built, index)
-    if built.model.subgraphs[0].tensors[op.inputs[kind.activation]].type == schema.TensorType.FLOAT32:
+    is_hybrid = built.model.subgraphs[0].tensors[op.inputs[kind.activation]].type == schema.TensorType.FLOAT32
+    if is_hybrid and index not in built.grids:
         raise SkipError("it is hybrid")
     if uses[tensors[twin.inputs[1]].buffer] > 1:
         raise SkipError("another op reads its weights, too")
@@ -161,17 +192,16 @@ def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, use
         raise SkipError("its weights have a zero point")
     op_type, channels = fb.op_type(float_model, twin), fb.shape_of(tensors[activation])[-1]
     groups = {"DEPTHWISE_CONV_2D": channels, "CONV_2D": channels // values.shape[-1]}.get(op_type, 1)
-    axis, grid = fb.parameters(tensor).quantizedDimension, built.grids.get(index)
-    step = np.ones(1, np.int64) if grid is None else grid.step
+    grid = built.grids.get(index)
     layer = _Layer(
         op_type=op_type,
         activation=activation,
         shape=values.shape,
         groups=groups,
         values=values,
-        scales=fb.along(known_scales(tensor) * step, axis, values.ndim),
+        scales=(known_scales(tensor) * (1 if grid is None else grid.step)).astype(np.float32),
+        axis=axis_of(tensor),
         top=TOP if grid is None else grid.top,
-        step=fb.along(step, axis, values.ndim),
     )
     if layer.moment_bytes > MOST_BYTES:
         raise SkipError(f"the second moments of its inputs would take more than {MOST_BYTES >> 10} KiB")
@@ -185,7 +215,15 @@ def _is_corrected(built: Built) -> bool:
     return any(name.startswith("bias") for name in built.repairs)
 
 
-_Outcome = np.ndarray | str
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rounded:
+    """Levels of a layer, int8 in the shape of its weights, and their scales, shape (channels,) or (1,)."""
+
+    levels: np.ndarray
+    scales: np.ndarray
+
+
+_Outcome = _Rounded | str
 """New levels of a layer, or why it keeps its own."""
 
 _Measured = tuple[Moments, Moments]
@@ -295,8 +333,8 @@ def _inputs(model: fb.Model, op: fb.Operator, layer: _Layer, values: np.ndarray)
     return split.reshape(layer.groups, len(met), -1)
 
 
-def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_corrected: bool) -> np.ndarray:
-    """New levels of a layer, int8.
+def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_corrected: bool) -> _Rounded:
+    """New levels of a layer.
 
     Where its bias is corrected afterwards, which takes out what errors of weights do to the mean output, only what the
     inputs differ by from their mean counts.
@@ -311,34 +349,47 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
     if not (fitted.is_finite and judged.is_finite):
         raise SkipError("an input of it is not a finite number")
     centre = fitted.mean if is_corrected else np.zeros_like(fitted.mean)
-    scales = layer.grouped(np.broadcast_to(layer.scales, layer.shape)).astype(np.float32)
-    steps = layer.grouped(layer.values).astype(np.float32) / scales
-    nearest = np.rint(steps).clip(-layer.top, layer.top)
-    try:
-        levels = compensated(steps, nearest, fitted.about(centre), layer.top)
-    except np.linalg.LinAlgError as exc:
-        raise SkipError("its inputs hardly differ from their mean") from exc
-    after, before = (judged.output_error((values - steps) * scales, centre) for values in (levels, nearest))
-    if after >= before:
+    moments = fitted.about(centre)
+    values = layer.grouped(layer.values).astype(np.float32)
+    best: _Rounded | None = None
+    least = math.inf
+    for given in layer.scale_choices(np.diagonal(moments, axis1=1, axis2=2).astype(np.float64)):
+        scales = layer.grouped(layer.by_weight(given)).astype(np.float32)
+        steps = values / scales
+        nearest = np.rint(steps).clip(-layer.top, layer.top)
+        try:
+            levels = compensated(steps, nearest, moments, layer.top)
+        except np.linalg.LinAlgError as exc:
+            raise SkipError("its inputs hardly differ from their mean") from exc
+        if best is None:
+            least = judged.output_error((nearest - steps) * scales, centre)
+        if (error := judged.output_error((levels - steps) * scales, centre)) < least:
+            best, least = _Rounded(levels=layer.ungrouped(levels).astype(np.int8), scales=given), error
+    if best is None:
         raise SkipError("the nearest levels are as good on the samples that it is judged on")
-    return np.asarray(layer.ungrouped(levels) * layer.step).astype(np.int8)
+    return best
 
 
 def _file_name(built: Built, index: int, layer: _Layer, is_equalized: bool) -> str:
     """Where the outcome of a layer is kept: a name for all that it follows from, beside the model and its samples."""
-    grid = "" if layer.top == TOP else f" {layer.top} {layer.step.ravel().tolist()}"
+    grid = "" if layer.top == TOP else f" {layer.top}"
     found = hashlib.sha256(f"{index} {is_equalized} {_is_corrected(built)}{grid}".encode())
     for part in (layer.values, layer.scales):
         found.update(part.tobytes())
-    return f"rounded_{found.hexdigest()[:12]}.npy"
+    return f"rounded_{found.hexdigest()[:12]}.npz"
 
 
 def _packed(outcome: _Outcome) -> bytes:
     content = io.BytesIO()
-    np.save(content, np.asarray(outcome))
+    if isinstance(outcome, str):
+        np.savez(content, reason=np.asarray(outcome))
+    else:
+        np.savez(content, levels=outcome.levels, scales=outcome.scales)
     return content.getvalue()
 
 
 def _unpacked(raw: bytes) -> _Outcome:
-    values: np.ndarray = np.load(io.BytesIO(raw))
-    return values if values.ndim else str(values)
+    with np.load(io.BytesIO(raw)) as parts:
+        if "reason" in parts:
+            return str(parts["reason"])
+        return _Rounded(levels=parts["levels"], scales=parts["scales"])

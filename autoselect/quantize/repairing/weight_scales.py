@@ -111,7 +111,9 @@ def _rescale_bias(model: fb.Model, tensor: fb.Tensor, wanted: int, scales: np.nd
     fb.parameters(tensor).scale = scales
 
 
-def rounded(values: np.ndarray, scales: np.ndarray, axis: int | None, top: int = TOP) -> tuple[np.ndarray, np.ndarray]:
+def rounded(
+    values: np.ndarray, scales: np.ndarray, axis: int | None, top: int = TOP, power: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Symmetric int8 levels in -top..top at the best of some shares of the given scales.
 
     Args:
@@ -119,20 +121,27 @@ def rounded(values: np.ndarray, scales: np.ndarray, axis: int | None, top: int =
         scales: Shape (channels,) or (1,), those of the largest weight.
         axis: Of the channels; None for one scale.
         top: The highest level.
+        power: What the squared error of each weight counts, in the shape of ``values``; None lets all count the same.
 
     Returns:
         Int8 levels in the shape of ``values``, and the float32 scales in that of ``scales``. A channel whose error no
         smaller scale lowers keeps its own.
     """
-    rows = values.reshape(1, -1) if axis is None else np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
+    rows = _rows(values, axis)
+    counts = np.ones(1) if power is None else _rows(power, axis)
     tried = (scales[None, :] * _SHRUNK[:, None]).astype(np.float32).astype(np.float64)
-    errors = np.array([np.sum((_levels(rows, s, top) * s[:, None] - rows) ** 2, axis=1) for s in tried])
+    errors = np.array([np.sum((_levels(rows, s, top) * s[:, None] - rows) ** 2 * counts, axis=1) for s in tried])
     best = tried[np.argmin(errors, axis=0), np.arange(len(rows))]
     levels = _levels(rows, best, top)
     if axis is None:
         return levels.reshape(values.shape).astype(np.int8), best.astype(np.float32)
     moved = np.moveaxis(values, axis, 0).shape
     return np.moveaxis(levels.reshape(moved), 0, axis).astype(np.int8), best.astype(np.float32)
+
+
+def _rows(values: np.ndarray, axis: int | None) -> np.ndarray:
+    """What has a scale of its own is a row."""
+    return values.reshape(1, -1) if axis is None else np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
 
 
 def _levels(rows: np.ndarray, scales: np.ndarray, top: int) -> np.ndarray:
