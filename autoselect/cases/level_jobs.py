@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.divergence import divergence, shares_of_error
+from autoselect.cases.divergence import divergence, samples_of, shares_of_error
 from autoselect.cases.open_case import open_case
 from autoselect.domain.recipe import ALL_BITS, Recipe, kind_of_repair
 from autoselect.quantize.building.parts import packed_bytes
@@ -27,9 +27,12 @@ from autoselect.quantize.repairing.weighted_ops import (
     quantized_ops,
     weights_of,
 )
+from autoselect.rewrites import names
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
+from autoselect.tflite.runner import Runner
+from autoselect.tflite.wide_kernels import in_8_bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,28 +78,53 @@ def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[
     is_packed = KERNELS.keys().isdisjoint(own)
     kit = case.kit
     wholes, float_model = whole_builds(kit, chosen), kit.float_model(chosen.repairs)
-    names = {node.index: node.name for node in case.prepared.layers.nodes}
+    nodes = {node.index: node.name for node in case.prepared.layers.nodes}
 
     def noise(index: int, values: np.ndarray, bias: np.ndarray | None) -> float:
         if not rows:
             return math.nan
         try:
             changed = _with(wholes.in_float.model, index, values, bias)
+            names.restore(changed, kit.names)
         except SkipError:  # Its bias cannot be changed, and nothing else makes up for rounded weights.
             return math.nan
         return divergence(shares_of_error(root, fb.serialise(changed), rows))
 
     return [
         Weighed(
-            node=names[index],
+            node=nodes[index],
             bits=bits,
             weights=levels.size,
             packed_bytes=packed_bytes(levels) if is_packed else float(stored),
             noise=noise(index, values, bias),
         )
         for index, stored, levels, values, bias in _weights(wholes.integer, float_model)
-        if index in names
+        if index in nodes
     ]
+
+
+def unlike_its_twin(root: Path, recipe_json: str, rows: Sequence[int]) -> bool:
+    """Whether a candidate that stores weights in 4 bits gives other bits than with the same weights in 8 bits.
+
+    Both run on LiteRT's own kernels, since delegates take ops of the second that they leave of the first.
+
+    Args:
+        root: Folder of the case.
+        recipe_json: Of the candidate.
+        rows: Numbers of the calibration samples to run on.
+
+    Raises:
+        BuildError: If it cannot be built.
+        ScoreError: If the interpreter refuses one of the two.
+    """
+    case = open_case(root)
+    content = case.builder.content(Recipe.from_json(recipe_json))
+    runners = [Runner(each, delegates=False) for each in (content, in_8_bits(content))]
+    for sample in samples_of(case, "calibration", rows):
+        ours, theirs = (runner(sample) for runner in runners)
+        if not all(np.array_equal(value, theirs[key], equal_nan=True) for key, value in ours.items()):
+            return True
+    return False
 
 
 def _weights(

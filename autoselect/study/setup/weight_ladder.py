@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.recipe import ALL_BITS, kind_of_repair
 from autoselect.domain.repair_sets import Repairs
+from autoselect.domain.states import SIXTEEN
+from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.scoring.target_file import read_target
@@ -97,41 +100,32 @@ def with_levels(
         settings: With the repairs that help in 8 bits.
         pool: Where levels are measured.
         listener: Is told of each step.
-        corrects: Whether each set also corrects biases, if that did not help in 8 bits: the shift that rounding gives
-            an output grows with the step between levels.
+        corrects: Whether each set may also correct biases, if that did not help in 8 bits: the shift that rounding
+            gives an output grows with the step between levels. They are corrected if that leaves less noise.
 
     Returns:
         The settings, and the ladder that the sets were made of; None if all weights have 8 bits or the settings have
         such sets.
 
     Raises:
-        TrialError: If the weights cannot be rounded or the float model cannot run.
+        TrialError: If the weights cannot be rounded or the float model cannot run, or if weights in 4 bits give other
+            bits than the same weights in 8, which stand for them in the search.
     """
     if settings.weights == ALL_BITS or settings.added_noise:  # A search that goes on has its sets.
         return settings, None
     stores = stores_in_4_bits(settings)
     measured = [4, ALL_BITS] if stores else sorted({settings.weights, max(settings.weights, _BETWEEN), ALL_BITS})
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
-    listener(StageStarted(stage="levels", total=len(measured)))
     own = settings.template.repairs
     biased = ("bias",) if corrects and not any(kind_of_repair(name) == "bias" for name in own) else ()
-    common = tuple(sorted({*own, *stores, *biased}))
-    recipe = replace(settings.template, repairs=common).to_json()
-    futures = {
-        bits: pool.submit(
-            level_jobs.weigh,
-            case.files.root,
-            recipe,
-            bits,
-            rows if bits < ALL_BITS else [],
-            timeout_seconds=settings.trial_timeout * max(len(case.layers.nodes) // 8, 1),
-        )
-        for bits in measured
-    }
-    found = {}
-    for bits, future in futures.items():
-        found[bits] = result_of(future)
-        listener(StepFinished(stage="levels"))
+    choices = tuple(dict.fromkeys(tuple(sorted({*own, *stores, *more})) for more in ((), biased)))
+    listener(StageStarted(stage="levels", total=len(choices) + len(measured) - 1))
+    weigh = partial(_weigh, case, settings, pool, listener, rows)
+    fewest = {common: weigh(common, measured[:1])[measured[0]] for common in choices}
+    common = min(choices, key=lambda repairs: _noise_of_all(fewest.values(), fewest[repairs]))
+    found = {measured[0]: fewest[common], **weigh(common, measured[1:])}
+    if stores:
+        _prove_twins(case, settings, pool, common)
     ladder = ladder_of(found, measured if stores else range(settings.weights, ALL_BITS + 1))
     names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
     sets = settings.repair_sets or {"none": settings.template.repairs}
@@ -140,6 +134,67 @@ def with_levels(
         "added_noise": {name: ladder.noise_of(rung) for rung, name in enumerate(names)},
     }
     return settings.model_copy(update=update), ladder
+
+
+def _weigh(
+    case: Case,
+    settings: SearchSettings,
+    pool: Workers,
+    listener: Listener,
+    rows: list[int],
+    common: Repairs,
+    measured: Sequence[int],
+) -> dict[int, list[Weighed]]:
+    """What levels of each number of bits take and add, with repairs that all layers have."""
+    recipe = replace(settings.template, repairs=common).to_json()
+    timeout = settings.trial_timeout * max(len(case.layers.nodes) // 8, 1)
+    futures = {
+        bits: pool.submit(
+            level_jobs.weigh,
+            case.files.root,
+            recipe,
+            bits,
+            rows if bits < ALL_BITS else [],
+            timeout_seconds=timeout,
+        )
+        for bits in measured
+    }
+    weighed = {}
+    for bits, future in futures.items():
+        weighed[bits] = result_of(future)
+        listener(StepFinished(stage="levels"))
+    return weighed
+
+
+def _noise_of_all(choices: Iterable[Sequence[Weighed]], weighed: Sequence[Weighed]) -> float:
+    """The noise of all layers together, but for those of which one of the choices does not know it."""
+    known: np.ndarray = np.isfinite([[layer.noise for layer in choice] for choice in choices]).all(axis=0)
+    return float(np.array([layer.noise for layer in weighed])[known].sum())
+
+
+_PROVED_ON = 4
+"""Calibration samples on which weights in 4 bits must give the bits of 8."""
+
+
+def _prove_twins(case: Case, settings: SearchSettings, pool: Workers, common: Repairs) -> None:
+    """Run models that store in 4 bits all that may be, in each state that nodes may have, beside their twins in 8.
+
+    Raises:
+        TrialError: If one gives other bits.
+    """
+    nodes = frozenset(node.name for node in case.layers.nodes)
+    template = replace(settings.template, repairs=tuple(sorted({*common, "levels-4"})))
+    recipes = {"8-bit": template, "hybrid": replace(template, denylisted_nodes=nodes)}
+    if SIXTEEN in settings.states:
+        recipes["16-bit"] = replace(template, int16_nodes=nodes)
+    rows = spread_rows(case.counts["calibration"], _PROVED_ON)
+    futures = {
+        state: pool.submit(level_jobs.unlike_its_twin, case.files.root, recipe.to_json(), rows)
+        for state, recipe in recipes.items()
+    }
+    for state, future in futures.items():
+        if result_of(future):
+            raise TrialError(f"With {state} activations weights in 4 bits give other outputs than the same in 8 bits.")
 
 
 def stores_in_4_bits(settings: SearchSettings) -> tuple[str, ...]:
