@@ -1,11 +1,14 @@
 """Stands in for LiteRT's slow kernels: 16-bit convolutions, which are reference code, and weights of 4 bits.
 
-The first become float ops between the same 16-bit values, the second weights of 8 bits with the same levels.
+The first become float ops between the same 16-bit values, the second weights of 8 bits with the same levels where
+integer ops read them.
 
 Knows kernels and their speed, not what a model is for. What is shipped is never touched.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -52,17 +55,29 @@ def quick(content: bytes) -> bytes:
 
 
 def in_8_bits(content: bytes) -> bytes:
-    """The model with its weights of 4 bits stored in 8: LiteRT's kernels give the same bits, and XNNPACK takes more."""
+    """The model with weights of 4 bits stored in 8, if integer ops read them; XNNPACK takes more of it.
+
+    LiteRT's own kernels of integer ops give the same bits for both. Those of hybrid ops do not, since they round their
+    inputs in other ways, so that hybrid ops stay as they are.
+    """
     if not fb.has_type(content, schema.TensorType.INT4):
         return content
     model = TfliteFile(content).taken()
     for graph in model.subgraphs:
-        for tensor in graph.tensors:
-            if tensor.type == schema.TensorType.INT4 and fb.is_constant(model, tensor):
+        hybrid = set(_weights_of_hybrid_ops(model, graph))
+        for index, tensor in enumerate(graph.tensors):
+            if tensor.type == schema.TensorType.INT4 and index not in hybrid and fb.is_constant(model, tensor):
                 tensor.buffer = editing.add_buffer(model, fb.constant_values(model, tensor))
                 tensor.type = schema.TensorType.INT8
     editing.drop_unused_buffers(model)
     return fb.serialise(model)
+
+
+def _weights_of_hybrid_ops(model: fb.Model, graph: fb.SubGraph) -> Iterator[int]:
+    for op in graph.operators:
+        operands = WEIGHTED.get(fb.op_type(model, op))
+        if operands and graph.tensors[op.inputs[operands.activation]].type == schema.TensorType.FLOAT32:
+            yield int(op.inputs[1])
 
 
 def stand_in(content: bytes) -> bytes:

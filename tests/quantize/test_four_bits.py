@@ -79,11 +79,14 @@ def on_reference_kernels(content: bytes, samples: list[dict[str, np.ndarray]]) -
 
 
 LITERT = sorted(KERNELS["int4-litert"], key=lambda k: (k.op_type, k.activation, k.per_channel))
+INTEGER, HYBRID = ([k for k in LITERT if (k.activation == FLOAT) == is_hybrid] for is_hybrid in (False, True))
 
 
-@pytest.mark.parametrize(
-    "kernel", LITERT, ids=lambda k: f"{k.op_type}-{fb.TENSOR_DTYPES[k.activation]}-{k.per_channel}"
-)
+def called(kernel: Kernel) -> str:
+    return f"{kernel.op_type}-{fb.TENSOR_DTYPES[kernel.activation]}-{kernel.per_channel}"
+
+
+@pytest.mark.parametrize("kernel", INTEGER, ids=called)
 def test_each_kernel_of_litert_gives_the_bits_of_8_bits(kernel: Kernel) -> None:
     found = built(kernel.op_type, kernel.activation, per_channel=kernel.per_channel)
     assert with_types(found.content, schema.TensorType.INT4) == 1
@@ -94,6 +97,27 @@ def test_each_kernel_of_litert_gives_the_bits_of_8_bits(kernel: Kernel) -> None:
     ours, theirs = (on_reference_kernels(content, samples) for content in (found.content, twin))
     assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     assert np.unique(np.stack(ours)).size > 10
+
+
+@pytest.mark.parametrize("kernel", HYBRID, ids=called)
+def test_each_hybrid_kernel_is_as_close_to_float_as_with_8_bits_and_is_scored_as_it_is(kernel: Kernel) -> None:
+    prepared = one_layer(kernel.op_type)
+    nodes = frozenset(node.name for node in prepared.nodes)
+    recipe = Recipe(denylisted_nodes=nodes, per_channel=kernel.per_channel, repairs=("levels-4",))
+    plain = prepared.builder.build(recipe).content
+    packed = prepared.builder.build(replace(recipe, repairs=("levels-4", "int4-litert"))).content
+    assert (
+        with_types(packed, schema.TensorType.INT4)
+        == with_types(wide_kernels.quick(packed), schema.TensorType.INT4)
+        == 1
+    )
+    assert len(packed) < len(plain)
+    samples = prepared.fed()
+    ours, theirs, exact = (on_reference_kernels(c, samples) for c in (packed, plain, prepared.calibrated.content))
+    errors = [sum(float(np.sum((a - b) ** 2)) for a, b in zip(each, exact, strict=True)) for each in (ours, theirs)]
+    assert 0.0 < errors[0] < 1.1 * errors[1]
+    by_delegates = [[next(iter(Runner(c)(sample).values())) for sample in samples] for c in (packed, plain)]
+    assert np.allclose(*map(np.stack, by_delegates), atol=1e-5)
 
 
 def forced(op_type: str, activation: int) -> bytes:

@@ -168,8 +168,9 @@ def _weigh(
 
 def _noise_of_all(choices: Iterable[Sequence[Weighed]], weighed: Sequence[Weighed]) -> float:
     """The noise of all layers together, but for those of which one of the choices does not know it."""
-    known: np.ndarray = np.isfinite([[layer.noise for layer in choice] for choice in choices]).all(axis=0)
-    return float(np.array([layer.noise for layer in weighed])[known].sum())
+    noise = np.array([[layer.noise for layer in choice] for choice in choices])
+    is_known = np.isfinite(noise).all(axis=0)
+    return float(np.array([layer.noise for layer in weighed])[is_known].sum())
 
 
 _PROVED_ON = 4
@@ -177,14 +178,14 @@ _PROVED_ON = 4
 
 
 def _prove_twins(case: Case, settings: SearchSettings, pool: Workers, common: Repairs) -> None:
-    """Run models that store in 4 bits all that may be, in each state that nodes may have, beside their twins in 8.
+    """Run models that store in 4 bits all that may be, with each type of integer activations, beside their twins in 8.
 
     Raises:
         TrialError: If one gives other bits.
     """
     nodes = frozenset(node.name for node in case.layers.nodes)
     template = replace(settings.template, repairs=tuple(sorted({*common, "levels-4"})))
-    recipes = {"8-bit": template, "hybrid": replace(template, denylisted_nodes=nodes)}
+    recipes = {"8-bit": template}
     if SIXTEEN in settings.states:
         recipes["16-bit"] = replace(template, int16_nodes=nodes)
     rows = spread_rows(case.counts["calibration"], _PROVED_ON)
