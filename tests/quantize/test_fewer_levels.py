@@ -125,6 +125,63 @@ def test_rounding_makes_up_for_errors_of_fewer_levels(monkeypatch: pytest.Monkey
 
 
 @functools.cache
+def loud_and_quiet(scale: float) -> zoo.Prepared:
+    """A dense layer whose largest weights read inputs of this scale, and whose other weights read inputs of 1."""
+    weights = zoo.weights(64, 24, seed=7) * np.where(np.arange(64) < 4, 6.0, 1.0)[:, None].astype(np.float32)
+
+    def call(x: Any) -> Any:
+        return tf().nn.tanh(tf().matmul(x + 0.1, weights) * 0.1)
+
+    content = zoo.from_function(call, (1, 64)).float_model
+    loudness = np.where(np.arange(64) < 4, scale, 1.0).astype(np.float32)
+    samples = [[x * loudness for x in sample] for sample in zoo.random_samples(content, 200)]
+    return zoo.prepare(content, samples)
+
+
+def reached(scale: float) -> float:
+    """The largest value that 4-bit weights have, as a share of the largest float weight, in the median channel."""
+    prepared = loud_and_quiet(scale)
+    model = fb.parse(prepared.builder.build(Recipe(repairs=("levels-4",))).content)
+    float_model = fb.parse(prepared.calibrated.content)
+    weights = [
+        each.subgraphs[0].tensors[op.inputs[1]]
+        for each in (model, float_model)
+        for op in each.subgraphs[0].operators
+        if fb.op_type(each, op) == "FULLY_CONNECTED"
+    ]
+    top = np.abs(fb.constant_values(model, weights[0])).max(axis=1) * np.array(fb.scales(weights[0]))
+    return float(np.median(top / np.abs(fb.constant_values(float_model, weights[1])).max(axis=1)))
+
+
+def test_scales_suit_the_inputs_that_weights_meet() -> None:
+    """Large weights are clipped if they meet small inputs, and kept if they meet large ones."""
+    assert reached(0.01) < reached(1.0) < reached(6.0)
+
+
+def test_hybrid_weights_of_fewer_levels_are_rounded_too() -> None:
+    prepared = loud_and_quiet(6.0)
+    nodes = frozenset(node.name for node in prepared.nodes)
+    recipe = Recipe(denylisted_nodes=nodes, repairs=("levels-4",))
+    exact = Runner(prepared.calibrated.content)
+    built = prepared.builder.build(recipe)
+    assert "hybrid" in built.kinds.values()
+    reasons = [why for skipped in built.skipped.values() for why in skipped.values()]
+    assert "it is hybrid" not in reasons
+    nearest = loud_and_quiet.__wrapped__(6.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autoselect.quantize.repairing.weight_rounding.MOST_BYTES", 0)
+        plain = nearest.builder.build(recipe)
+    errors = [
+        sum(
+            float(np.sum((next(iter(Runner(c)(s).values())) - next(iter(exact(s).values()))) ** 2))
+            for s in prepared.fed()
+        )
+        for c in (built.content, plain.content)
+    ]
+    assert errors[0] < errors[1]
+
+
+@functools.cache
 def large_steps() -> zoo.Prepared:
     """A layer whose weights are so large beside its output that a bias could not be told in units of coarse levels."""
     weights = np.ones((1, 1, 2, 1), np.float32) * np.array([40.0, -40.0], np.float32)[:, None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -351,8 +350,7 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
     centre = fitted.mean if is_corrected else np.zeros_like(fitted.mean)
     moments = fitted.about(centre)
     values = layer.grouped(layer.values).astype(np.float32)
-    best: _Rounded | None = None
-    least = math.inf
+    tried = list[tuple[float, np.ndarray, np.ndarray]]()
     for given in layer.scale_choices(np.diagonal(moments, axis1=1, axis2=2).astype(np.float64)):
         scales = layer.grouped(layer.by_weight(given)).astype(np.float32)
         steps = values / scales
@@ -361,13 +359,12 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
             levels = compensated(steps, nearest, moments, layer.top)
         except np.linalg.LinAlgError as exc:
             raise SkipError("its inputs hardly differ from their mean") from exc
-        if best is None:
-            least = judged.output_error((nearest - steps) * scales, centre)
-        if (error := judged.output_error((levels - steps) * scales, centre)) < least:
-            best, least = _Rounded(levels=layer.ungrouped(levels).astype(np.int8), scales=given), error
-    if best is None:
+        tried += [(judged.output_error((to - steps) * scales, centre), to, given) for to in (nearest, levels)]
+    place = min(range(len(tried)), key=lambda i: (tried[i][0], i))
+    if place == 0:
         raise SkipError("the nearest levels are as good on the samples that it is judged on")
-    return best
+    _, chosen, given = tried[place]
+    return _Rounded(levels=layer.ungrouped(chosen).astype(np.int8), scales=given)
 
 
 def _file_name(built: Built, index: int, layer: _Layer, is_equalized: bool) -> str:
