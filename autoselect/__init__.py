@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autoselect.diagnosis.result import Diagnosis, read_layer_statistics
     from autoselect.domain.recipe import Recipe
     from autoselect.errors import AutoselectError
+    from autoselect.scoring.evaluator_parts import Parts
 
 _HOMES = {
     "benchmark": "autoselect.api.benchmarking",
@@ -44,6 +45,7 @@ _HOMES = {
     "resume": "autoselect.api.searching",
     "search": "autoselect.api.searching",
     "write_report": "autoselect.api.reporting",
+    "Parts": "autoselect.scoring.evaluator_parts",
     "Recipe": "autoselect.domain.recipe",
     "Diagnosis": "autoselect.diagnosis.result",
     "AutoselectError": "autoselect.errors",
@@ -57,6 +59,7 @@ logging.getLogger("autoselect").addHandler(logging.NullHandler())
 __all__ = [
     "AutoselectError",
     "Diagnosis",
+    "Parts",
     "Recipe",
     "Run",
     "__version__",

@@ -1,4 +1,4 @@
-"""The evaluators of the guides for detectors, recognisers and voice detectors score small models of the same form."""
+"""The evaluators of the guides score small models of the same form as those of the guides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autoselect.tflite.runner import Runner
 
 GUIDES = Path(__file__).resolve().parents[1] / "docs" / "how-to"
 
-Guide = Callable[[str, str], ModuleType]
+Guide = Callable[..., ModuleType]
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guide:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def written(page: str, module: str) -> ModuleType:
+    def written(page: str, module: str, further: str = "") -> ModuleType:
         blocks = re.findall(r"```{\.py \.evaluator}\n(.*?)```", (GUIDES / f"{page}.md").read_text("utf-8"), re.DOTALL)
-        Path(f"{module}.py").write_text("\n\n".join(blocks), encoding="utf-8")
+        Path(f"{module}.py").write_text("\n\n".join([*blocks, further]), encoding="utf-8")
         monkeypatch.delitem(importlib.sys.modules, module, raising=False)  # type: ignore[attr-defined]
         return importlib.import_module(module)
 
@@ -37,9 +37,13 @@ def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guide:
 
 
 def searched(model: bytes, direction: str, **given: Any) -> Any:
+    return finished(model, direction, **given).summary["references"]["float"]
+
+
+def finished(model: bytes, direction: str | None = None, **given: Any) -> autoselect.Run:
     run = autoselect.search(model, direction=direction, trials=3, workers=1, early_exit=False, **given)
     assert run.status == "complete"
-    return run.summary["references"]["float"]
+    return run
 
 
 def detector() -> bytes:
@@ -90,6 +94,96 @@ def test_precision_of_a_photograph_is_that_by_hand(guide: Guide) -> None:
     assert module.average_precision(found(), boxes, kinds) == 0.0
     assert module.average_precision(found(), boxes, np.full(4, -1)) == 1.0
     assert module.average_precision(found(0), boxes, np.full(4, -1)) == 0.0
+
+
+def test_the_detectors_guide_gives_the_map_of_pycocotools_and_its_interval(guide: Guide) -> None:
+    """Truth is what float finds, without every third box and with some boxes moved or of another class."""
+    from pycocotools.cocoeval import COCOeval
+
+    module = guide("detector", "detector")
+    runner, rng = Runner(detector()), np.random.default_rng(1)
+    np.savez("calibration.npz", images=rng.normal(size=(8, 16, 16, 3)).astype(np.float32))
+    for part in ("search", "heldout"):
+        images = rng.normal(size=(40, 16, 16, 3)).astype(np.float32)
+        boxes, kinds = np.zeros((40, 64, 4), np.float32), np.full((40, 64), -1)
+        for number, image in enumerate(images):
+            found = module.detections(next(iter(runner(image[None]).values())))
+            kept = np.arange(len(found[0])) % 3 < 2
+            boxes[number, : kept.sum()] = found[0][kept] + rng.normal(scale=0.3, size=(kept.sum(), 4))
+            kinds[number, : kept.sum()] = np.where(rng.random(kept.sum()) < 0.2, 0, found[1][kept])
+        np.savez(f"{part}.npz", images=images, boxes=boxes, kinds=kinds)
+    parts = module.matched(runner)
+    truth = [(b[k >= 0], k[k >= 0], np.ones((k >= 0).sum())) for b, k in zip(boxes, kinds, strict=True)]
+    found = [module.detections(next(iter(runner(image[None]).values()))) for image in images]
+    evaluation = COCOeval(module.as_coco(truth), module.as_coco(found), "bbox")
+    evaluation.evaluate()
+    evaluation.accumulate()
+    evaluation.summarize()
+    score = module.coco_map(module.matched(runner, "heldout").rows)
+    assert score == pytest.approx(float(evaluation.stats[0]))
+    assert 0.1 < score < 0.9
+    assert module.coco_map(np.tile(parts.rows[:20], (2, 1))) != module.coco_map(parts.rows)
+    run = finished(detector(), "maximize", calibration="calibration.npz", evaluator="detector:matched")
+    assert run.summary["references"]["float"]["heldout"] == pytest.approx(score)
+    assert run.front["drop_bound"].notna().all()
+    assert run.front["heldout_drop_low"].le(run.front["heldout_drop_high"]).all()
+
+
+def segmenter() -> bytes:
+    """Three classes of each pixel of a picture of 8 by 8."""
+    tf = zoo.tf()
+    near, far = zoo.weights(3, 3, 3, 8), zoo.weights(1, 1, 8, 3, seed=1)
+
+    def call(x: Any) -> Any:
+        return tf.nn.softmax(tf.nn.conv2d(tf.nn.relu(tf.nn.conv2d(x, near, 1, "SAME")), far, 1, "SAME"))
+
+    return zoo.from_function(call, (1, 8, 8, 3)).float_model
+
+
+READER_OF_STEPS = """
+def text_of(output):
+    return " ".join("abcde"[place] for place in output[0].argmax(axis=1))
+"""
+
+
+def test_the_mean_iou_of_the_evaluators_guide_is_that_of_the_catalogue(guide: Guide) -> None:
+    guide("evaluator", "parts")
+    runner, rng = Runner(segmenter()), np.random.default_rng(0)
+    np.savez("calibration.npz", x=rng.normal(size=(8, 8, 8, 3)).astype(np.float32))
+    for part in ("search", "heldout"):
+        images = rng.normal(size=(30, 8, 8, 3)).astype(np.float32)
+        labels = np.stack([next(iter(runner(image[None]).values()))[0].argmax(axis=-1) for image in images])
+        labels = np.where(rng.random(labels.shape) < 0.2, 1, labels)
+        np.savez(f"{part}.npz", images=images, labels=labels)
+        np.savez(f"{part}_y.npz", x=images, y=labels)
+    ours = finished(segmenter(), "maximize", calibration="calibration.npz", evaluator="parts:confusions").front
+    data = {"evaluation": "search_y.npz", "heldout": "heldout_y.npz"}
+    theirs = finished(segmenter(), calibration="calibration.npz", metric="mean_iou", **data).front
+    both = ours.merge(theirs, on="sha256", suffixes=("", "_theirs"))
+    assert len(both)
+    np.testing.assert_allclose(both["confusions"], both["mean_iou"])
+    for column in ("drop_bound", "heldout_drop_low", "heldout_drop_high"):
+        np.testing.assert_allclose(both[column], both[f"{column}_theirs"], rtol=1e-6)
+
+
+def test_the_word_error_rate_of_the_evaluators_guide(guide: Guide) -> None:
+    module = guide("evaluator", "parts", READER_OF_STEPS)
+    runner, rng = Runner(recogniser()), np.random.default_rng(0)
+    np.savez("calibration.npz", x=rng.normal(size=(8, 8, 40, 3)).astype(np.float32))
+    for part in ("search", "heldout"):
+        lines = rng.normal(size=(30, 8, 40, 3)).astype(np.float32)
+        texts = [module.text_of(next(iter(runner(line[None]).values()))) for line in lines]
+        wrong = [text.replace("a", "e", 1) if number % 2 else f"{text} a" for number, text in enumerate(texts)]
+        np.savez(f"{part}.npz", x=lines, texts=np.array(wrong))
+    parts = module.errors_and_words(runner)
+    with np.load("search.npz") as data:
+        heard = [module.text_of(next(iter(runner(line[None]).values()))) for line in data["x"]]
+        assert module.word_error_rate(np.array(parts.rows)) == pytest.approx(
+            module.jiwer.wer(data["texts"].tolist(), heard)
+        )
+    front = finished(recogniser(), "minimize", calibration="calibration.npz", evaluator="parts:errors_and_words").front
+    assert front["drop_bound"].notna().all()
+    assert front["heldout_drop_high"].notna().all()
 
 
 def recogniser() -> bytes:

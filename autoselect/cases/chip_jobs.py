@@ -292,8 +292,9 @@ def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: i
     case = open_case(root)
     run, on_cpu = case.emulated_runner(sha256, case.target.compilers[chip]), case.cpu_runner(sha256)
     if (evaluator := case.scoring.evaluator) is not None:
-        rows = [evaluate.call_evaluator(evaluator, one, split="search") for one in (run, on_cpu, case.runner(FLOAT))]
-        return _compared(case.scoring.pairs, *rows, comparisons=comparisons)
+        models = (run, on_cpu, case.runner(FLOAT))
+        rows = [evaluate.call_evaluator(evaluator, one, split="search").rows for one in models]
+        return _compared(case.pairs(), *rows, comparisons=comparisons, groups=case.groups("search"))
     assert case.scoring.metric is not None
     metrics, numbers, reference = [case.scoring.metric], _numbers(case, most), case.reference("search")
     if reference is not None:

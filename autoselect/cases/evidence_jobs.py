@@ -17,7 +17,6 @@ from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
 from autoselect.scoring.paired import PairedDrop
-from autoselect.scoring.user_metric import UserMetric
 
 _RESAMPLES = 100
 
@@ -35,7 +34,7 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
     ours, theirs = (_rows(case, key, part) for key in (sha256, FLOAT))
     if case.scoring.metric is None and len(ours) < 2:
         return None
-    metric = case.scoring.pairs
+    metric = case.pairs(part)
     found = pairs.paired_drop(metric, ours, theirs, comparisons=comparisons, groups=case.groups(part))
     # Nothing is closer to float than float itself.
     return replace(found, low=max(found.low, 0.0)) if metric.needs_reference else found
@@ -51,7 +50,7 @@ def paired_noise(root: Path, one: str, other: str) -> float:
     ours, theirs = (case.rows(key) for key in (one, other))
     if ours is None or theirs is None:
         return math.nan
-    return pairs.paired_drop(case.scoring.pairs, ours, theirs, groups=case.groups("search")).error
+    return pairs.paired_drop(case.pairs(), ours, theirs, groups=case.groups("search")).error
 
 
 def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
@@ -63,9 +62,9 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
         where the metric is not defined without some samples.
     """
     case = open_case(root)
-    metric = case.scoring.pairs
+    metric = case.pairs()
     found: list[np.ndarray] = []
-    if not isinstance(metric, UserMetric) or all(case.rows(key) is not None for key in (*candidates, FLOAT)):
+    if not metric.is_costly or all(case.rows(key) is not None for key in (*candidates, FLOAT)):
         theirs = _rows(case, FLOAT, "search")
         found = [
             pairs.resampled_drops(
@@ -89,7 +88,7 @@ def samples_needed(root: Path, sha256: str, allowed_drop: float, expected_drop: 
         expected_drop: What the candidate loses on other samples, which is not what it lost on these.
     """
     case = open_case(root)
-    metric, groups = case.scoring.pairs, case.groups("search")
+    metric, groups = case.pairs(), case.groups("search")
     ours, theirs = (_rows(case, key, "search") for key in (sha256, FLOAT))
     luck = expected_drop - pairs.paired_drop(metric, ours, theirs, groups=groups).drop
     for allowed, balanced in ((allowed_drop - luck, False), (allowed_drop, True)):
@@ -123,5 +122,5 @@ def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:
         return rows
     runner = case.runner(sha256)
     if case.scoring.evaluator is not None:
-        return evaluate.call_evaluator(case.scoring.evaluator, runner, split=part)
-    return evaluate.observe(runner, case.part(part), [case.scoring.pairs], case.reference(part))[0]
+        return evaluate.call_evaluator(case.scoring.evaluator, runner, split=part).rows
+    return evaluate.observe(runner, case.part(part), [case.pairs()], case.reference(part))[0]

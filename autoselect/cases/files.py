@@ -73,6 +73,10 @@ class CaseFiles:
         """The metric's evidence of a candidate on the samples of a part."""
         return self.root / "rows" / part / f"{sha256}.npy"
 
+    def judging(self, part: str) -> Path:
+        """How the rows of an evaluator make a score on a part, pickled; the float model or the first one tells."""
+        return self.root / "judging" / f"{part}.pkl"
+
     @property
     def evaluator_ends(self) -> Path:
         """The least and the largest value of the float model's inputs and outputs in each run of the evaluator."""

@@ -6,6 +6,7 @@ A worker opens a case folder once and keeps what it loaded for its whole life.
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,15 +25,15 @@ from autoselect.data.samples import SampleStore
 from autoselect.domain.objectives import Direction
 from autoselect.domain.runtimes import Runtime
 from autoselect.domain.targets import LitertPlugin, Seen, Target, as_seen
-from autoselect.errors import ModelError, ScoreError
+from autoselect.errors import MetricError, ModelError, ScoreError
 from autoselect.isolation.worker import kept
 from autoselect.quantize.building.asked import AskCompiler
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
+from autoselect.scoring.evaluator_parts import Judging
 from autoselect.scoring.metric_base import Metric
-from autoselect.scoring.user_metric import EvaluatorMean
 from autoselect.tflite import wide_kernels
 from autoselect.tflite.runner import Runner, Running
 
@@ -61,11 +62,6 @@ class Scoring:
     emulates: bool = False
     runtime: Runtime | None = None
 
-    @property
-    def pairs(self) -> Metric:
-        """What compares rows of evidence: the metric, or the mean of an evaluator's scores."""
-        return self.metric or EvaluatorMean(self.direction)
-
 
 class OpenCase:
     """A case as a worker holds it; everything is loaded when first needed and then kept."""
@@ -75,6 +71,7 @@ class OpenCase:
         self._parts: dict[str, SampleStore] = {}
         self._references: dict[str, evaluate.ReferenceOutputs] = {}
         self._float_rows: dict[str, np.ndarray] = {}  # by part
+        self._judging: dict[str, tuple[Judging, Metric]] = {}  # by part
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -185,9 +182,47 @@ class OpenCase:
             self._parts[part] = store if split["indices"] is None else store.subset(split["indices"])
         return self._parts[part]
 
+    def pairs(self, part: str = "search") -> Metric:
+        """What compares rows of evidence of a part: the metric, or what the evaluator says of its rows."""
+        return self.scoring.metric or self._judged(part)[1]
+
     def groups(self, part: str) -> tuple[str, ...] | None:
-        """The group of each row of evidence of a part; None where samples have none, and of an evaluator's rows."""
-        return None if self.scoring.metric is None else self.part(part).groups
+        """The group of each row of evidence of a part; None where samples have none."""
+        return self.judging(part).groups if self.scoring.metric is None else self.part(part).groups
+
+    def judging(self, part: str) -> Judging:
+        """How the rows of the evaluator make a score; a mean where no model was scored on the part."""
+        return self._judged(part)[0]
+
+    def keep_judging(self, part: str, judging: Judging, *, anew: bool) -> None:
+        """Keep how the rows of the evaluator make a score, for other workers.
+
+        Args:
+            part: Of the samples.
+            judging: What a model's evaluation says of it.
+            anew: Whether it replaces what an earlier model said.
+
+        Raises:
+            MetricError: If it cannot be sent to other workers, or a model before had other groups.
+        """
+        path = self.files.judging(part)
+        if anew or not path.exists():
+            self._judging.pop(part, None)
+            write_bytes(path, _pickled(judging))
+        if self.judging(part).groups != judging.groups:
+            raise MetricError(
+                "The evaluator gave other groups than for an earlier model. Give each sample the same group each time."
+            )
+
+    def _judged(self, part: str) -> tuple[Judging, Metric]:
+        path, direction = self.files.judging(part), self.scoring.direction
+        if part not in self._judging and not path.exists():
+            mean = Judging(name="evaluator")
+            return mean, mean.metric(direction)
+        if part not in self._judging:
+            judging: Judging = cloudpickle.loads(path.read_bytes())
+            self._judging[part] = judging, judging.metric(direction)
+        return self._judging[part]
 
     def reference(self, part: str) -> evaluate.ReferenceOutputs | None:
         """The float model's outputs on a part, where they were kept."""
@@ -205,6 +240,17 @@ class OpenCase:
         if part not in self._float_rows and path.exists():
             self._float_rows[part] = np.load(path)
         return self._float_rows.get(part)
+
+
+def _pickled(judging: Judging) -> bytes:
+    try:
+        content: bytes = cloudpickle.dumps(judging)
+    except (TypeError, AttributeError, pickle.PicklingError) as exc:
+        raise MetricError(
+            f"The score of the evaluator's parts cannot be sent to other workers: {exc}. Make it a function that needs "
+            "nothing but the rows."
+        ) from exc
+    return content
 
 
 def kept_file(path: Path, make: Callable[[], bytes]) -> bytes:

@@ -24,7 +24,7 @@ from autoselect.domain.layers import LayerTable
 from autoselect.errors import MetricError
 from autoselect.isolation.door import Workers
 from autoselect.runs.files import write_bytes
-from autoselect.scoring.evaluate import Evaluator, takes_split
+from autoselect.scoring.evaluate import Evaluator, takes
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target, target_hash
@@ -110,7 +110,7 @@ def prepare_case(
         counts={"calibration": len(store), **counts},
         hashes=hashes,
         references=references,
-        has_heldout=ingredients.metric is not None or takes_split(ingredients.evaluator or len),
+        has_heldout=ingredients.metric is not None or takes(ingredients.evaluator or len, "split"),
         warnings=tuple(warnings),
         notes=prepared.notes,
     )

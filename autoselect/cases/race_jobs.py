@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from autoselect.cases.divergence import shares_of
-from autoselect.cases.files import CaseFiles
-from autoselect.cases.open_case import open_case
-from autoselect.cases.score_jobs import Attempt, ScoreReply, score_errors, summary
-from autoselect.errors import UsageError
+from autoselect.cases.divergence import closeness, shares_of
+from autoselect.cases.files import FLOAT, CaseFiles
+from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.cases.score_jobs import Attempt, ScoreReply, score_errors, summary, summary_of_evaluated
+from autoselect.errors import MetricError, UsageError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, racing
+from autoselect.scoring.evaluator_parts import Evaluated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,24 +50,37 @@ def keep_schedule(root: Path, sha256: str, seed: int) -> racing.Schedule:
     Args:
         root: The case.
         sha256: A candidate scored on the search samples, at best the all-integer one; a sample is hard where its
-            outputs are far from the float model's.
+            outputs are far from the float model's, or with an evaluator its number is.
         seed: Of the order.
 
     Raises:
-        UsageError: If the candidate is not scored, or the case has no float outputs.
+        UsageError: If the candidate is not scored, the case has no float outputs, or an evaluator does not return one
+            number for each sample.
         StorageError: If it cannot be written.
     """
-    files = open_case(root).files
-    path = files.fidelity_rows(sha256)
-    if not path.exists():
-        raise UsageError(
-            f"expected a candidate scored against float outputs, got {sha256!r} without {path}. Score it first."
-        )
-    made = racing.schedule(-np.load(path)[:, 0], seed)
+    case = open_case(root)
+    made = racing.schedule(_hardness(case, sha256), seed)
     content = io.BytesIO()
     np.savez(content, order=made.order, strata=made.strata, looks=np.array(made.looks))
-    write_bytes(files.schedule, content.getvalue())
+    write_bytes(case.files.schedule, content.getvalue())
     return made
+
+
+def _hardness(case: OpenCase, sha256: str) -> np.ndarray:
+    """How hard each search sample is, shape (n_samples,)."""
+    if case.scoring.evaluator is None:
+        path = case.files.fidelity_rows(sha256)
+        if not path.exists():
+            raise UsageError(
+                f"expected a candidate scored against float outputs, got {sha256!r} without {path}. Score it first."
+            )
+        return -np.asarray(np.load(path)[:, 0])
+    ours, theirs = case.rows(sha256), case.rows(FLOAT)
+    if ours is None or theirs is None or len(ours) < 2 or not case.pairs().is_mean:
+        raise UsageError(
+            "expected an evaluator that returns one number for each sample to race by, got another. Score in full."
+        )
+    return np.asarray(np.abs(ours - theirs)[:, 0])
 
 
 def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence: float) -> ScoreReply | Dropped:
@@ -85,8 +99,8 @@ def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence
         UsageError: If there is no schedule, or the metric is not a mean over samples.
     """
     attempt = Attempt(case=open_case(root), sha256=sha256, part="search")
-    metric = attempt.case.scoring.metric
-    if metric is None or not metric.is_mean:
+    metric, evaluator = attempt.case.pairs(), attempt.case.scoring.evaluator
+    if not metric.is_mean or (evaluator is not None and not evaluate.takes(evaluator, "samples")):
         raise UsageError(
             "expected a metric that is a mean over samples to race by, got another. Score in full instead."
         )
@@ -113,9 +127,8 @@ def _race(attempt: Attempt, schedule: racing.Schedule, rules: racing.Race | None
     last = len(schedule.looks) - 1
     for look, evidence in enumerate(_evidence_by_look(attempt, schedule)):
         if look < last and rules is not None and rules.is_lost(evidence[0], look):
-            further = [shares_of(decibels) for decibels in evidence[1:]]
-            estimates = [racing.stratified_mean(rows, schedule, look) for rows in [*evidence, *further]]
-            estimate, sqnr_db, divergence = [*estimates, np.nan, np.nan][:3]
+            estimate = racing.stratified_mean(evidence[0], schedule, look)
+            sqnr_db, divergence = _closeness(attempt, evidence[1:], schedule, look)
             return Dropped(
                 samples=schedule.looks[look],
                 total=len(schedule.order),
@@ -124,17 +137,45 @@ def _race(attempt: Attempt, schedule: racing.Schedule, rules: racing.Race | None
                 divergence=divergence,
                 **attempt.spent(),
             )
-    return summary(attempt, evidence, interval=False)
+    if attempt.case.scoring.evaluator is None:
+        return summary(attempt, evidence, interval=False)
+    found = Evaluated(rows=evidence[0], judging=attempt.case.judging("search"))
+    assert attempt.runner is not None
+    return summary_of_evaluated(attempt, found, closeness(attempt.case, attempt.runner), interval=False)
+
+
+def _closeness(
+    attempt: Attempt, fidelity: Sequence[np.ndarray], schedule: racing.Schedule, look: int
+) -> tuple[float, float]:
+    """Decibels and share of error: of the samples seen, with an evaluator of a few calibration samples; else NaN."""
+    if attempt.case.scoring.evaluator is not None:
+        assert attempt.runner is not None
+        decibels = closeness(attempt.case, attempt.runner)
+        return (float(decibels.mean()), float(shares_of(decibels).mean())) if len(decibels) else (np.nan, np.nan)
+    for decibels in fidelity:
+        sqnr_db, divergence = (racing.stratified_mean(rows, schedule, look) for rows in (decibels, shares_of(decibels)))
+        return sqnr_db, divergence
+    return np.nan, np.nan
 
 
 def _evidence_by_look(attempt: Attempt, schedule: racing.Schedule) -> Iterator[list[np.ndarray]]:
     """What is known at each look, in sample order and NaN where nothing is; the same arrays, filled up."""
-    case, metrics = attempt.case, attempt.metrics
-    samples = case.part("search")
-    evidence = [np.full((len(samples), 1), np.nan) for _ in metrics]
+    count = 1 if attempt.case.scoring.evaluator is not None else len(attempt.metrics)
+    evidence = [np.full((len(schedule.order), 1), np.nan) for _ in range(count)]
     for look in range(len(schedule.looks)):
         block = schedule.block(look)
-        observed = evaluate.observe(attempt.runner, samples, metrics, case.reference("search"), block.tolist())
-        for rows, new in zip(evidence, observed, strict=True):
+        for rows, new in zip(evidence, _observed(attempt, block.tolist()), strict=True):
             rows[block] = new
         yield evidence
+
+
+def _observed(attempt: Attempt, numbers: Sequence[int]) -> list[np.ndarray]:
+    """The evidence of some samples; with an evaluator, what it says of them."""
+    case, evaluator = attempt.case, attempt.case.scoring.evaluator
+    if evaluator is None:
+        return evaluate.observe(attempt.runner, case.part("search"), attempt.metrics, case.reference("search"), numbers)
+    assert attempt.runner is not None
+    found = evaluate.call_evaluator(evaluator, attempt.runner, split="search", samples=numbers)
+    if found.judging.score is not None or found.rows.shape[1] != 1:
+        raise MetricError("The evaluator gave one number for each sample before, and now something else.")
+    return [found.rows]

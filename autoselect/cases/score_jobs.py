@@ -21,9 +21,9 @@ from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.errors import MetricError, ScoreError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, intervals
+from autoselect.scoring.evaluator_parts import Evaluated
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import paired_drop
-from autoselect.scoring.user_metric import UserMetric
 from autoselect.tflite.runner import Runner, Running
 
 _UNKNOWN = np.zeros((0, 1))
@@ -37,7 +37,8 @@ class ScoreReply:
     """A score and how sure it is.
 
     ``noise`` is the standard error of the drop against float, ``bound`` what that is at most with a confidence of
-    95 %; NaN with a function of the user's, where both are left for later.
+    95 %; NaN with a metric of the user's, where both are left for later, and where nobody can know them. With an
+    evaluator ``samples`` is 0, and the noise of a single number is 0.
 
     ``sqnr_db`` and ``divergence`` say how close the outputs are to the float model's, as means of decibels and of
     shares of error; with an evaluator on a few calibration samples. NaN where float outputs were not at hand.
@@ -162,16 +163,53 @@ def _score_metric(attempt: Attempt, interval: bool, *, is_known: bool = False) -
 
 
 def _evaluated(attempt: Attempt, evaluator: evaluate.Evaluator, interval: bool) -> ScoreReply:
-    """What an evaluator says, and how sure it is where it gave a score for each sample."""
+    """What an evaluator says, and how sure it is where it gave a row for each sample."""
     assert attempt.runner is not None
     if attempt.sha256 == FLOAT and attempt.part == "search" and isinstance(attempt.runner, Runner):
         with clipping_jobs.ends_kept(attempt.runner, attempt.case.files.evaluator_ends):
-            rows = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
+            found = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
     else:
-        rows = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
+        found = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
     near = closeness(attempt.case, attempt.runner) if attempt.part == "search" else _UNKNOWN
-    found = _reply(attempt, attempt.case.scoring.pairs, rows, near, interval)
-    return replace(found, noise=float(np.nan_to_num(found.noise)), samples=0)
+    return summary_of_evaluated(attempt, found, near, interval=interval)
+
+
+def summary_of_evaluated(attempt: Attempt, found: Evaluated, near: np.ndarray, *, interval: bool) -> ScoreReply:
+    """The score of what an evaluator said of a whole part, with its noise; keeps rows.
+
+    Noise is measured at once, also that of a function of the user's: later only samples of a metric are known.
+
+    Args:
+        attempt: What was evaluated.
+        found: What the evaluator said.
+        near: How close the model's outputs are to float's, in dB; without rows if that is not known.
+        interval: Whether to compute ``low`` and ``high``.
+
+    Raises:
+        MetricError: If it does not fit what the evaluator said of the float model, or there is no score.
+    """
+    case, part, is_float = attempt.case, attempt.part, attempt.sha256 == FLOAT
+    theirs = None if is_float else case.rows(FLOAT, part)
+    if theirs is not None and theirs.shape != found.rows.shape:
+        raise MetricError(_unlike_float(found.rows, theirs))
+    case.keep_judging(part, found.judging, anew=is_float)
+    metric = case.pairs(part)
+    reply = replace(_reply(attempt, metric, found.rows, near, interval), samples=0)
+    if len(found.rows) == 1:
+        return replace(reply, noise=0.0)
+    if not metric.is_costly or part != "search":
+        return reply
+    paired = _paired(case, metric, found.rows)
+    return replace(reply, noise=paired["noise"], bound=paired["bound"])
+
+
+def _unlike_float(rows: np.ndarray, theirs: np.ndarray) -> str:
+    if len(rows) != len(theirs):
+        return f"The evaluator gave {len(rows)} scores, and {len(theirs)} of the float model. Give one for each sample."
+    return (
+        f"The evaluator gave {rows.shape[1]} numbers for each sample, and {theirs.shape[1]} of the float model. Give "
+        "rows of one shape for every model."
+    )
 
 
 def summary(attempt: Attempt, evidence: Sequence[np.ndarray], *, interval: bool) -> ScoreReply:
@@ -204,7 +242,7 @@ def _reply(
     low, high = np.nan, np.nan
     if interval:
         low, high = intervals.confidence_interval(metric, rows, groups=attempt.case.groups(attempt.part))
-    now = attempt.part == "search" and not isinstance(metric, UserMetric)  # Nobody knows what a user's would cost.
+    now = attempt.part == "search" and not metric.is_costly
     return ScoreReply(
         value=value,
         **(_paired(attempt.case, metric, rows) if now else {"noise": np.nan, "bound": np.nan}),
@@ -247,9 +285,5 @@ def _paired(case: OpenCase, metric: Metric, rows: np.ndarray) -> dict[str, float
     theirs = case.rows(FLOAT)
     if theirs is None:
         return {"noise": np.nan, "bound": np.nan}
-    if len(theirs) != len(rows):
-        raise MetricError(
-            f"The evaluator gave {len(rows)} scores, and {len(theirs)} of the float model. Give one for each sample."
-        )
     found = paired_drop(metric, rows, theirs, groups=case.groups("search"))
     return {"noise": found.error, "bound": found.bound}

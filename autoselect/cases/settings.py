@@ -75,7 +75,8 @@ class SearchSettings(SharedSettings):
         Option(
             "Instead of {metric}: package.module:function, called with a runner, returns a number or, better, one for "
             "each sample.",
-            "Or the function itself. The runner runs the candidate. The score is the mean of the numbers.",
+            "Or the function itself. The runner runs the candidate. The score is the mean of the numbers, or what "
+            "autoselect.Parts makes of them.",
             example="my_module:score",
             live=True,
         ),

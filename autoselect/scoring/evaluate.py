@@ -12,11 +12,12 @@ from autoselect.data.npy import NpyWriter
 from autoselect.data.samples import SampleStore
 from autoselect.errors import MetricError
 from autoselect.scoring.channel_groups import ChannelGroup, channel_groups, some_samples
+from autoselect.scoring.evaluator_parts import Evaluated
 from autoselect.scoring.metric_base import Metric, in_reals
 from autoselect.tflite.runner import Outputs, Running
 
 Evaluator = Callable[..., Any]
-"""Of the user: drives a runner and returns a number, or one for each sample whose mean is the score."""
+"""Of the user: drives a runner and returns a number, one for each sample, or the parts that a score is made of."""
 
 _BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 64
@@ -114,43 +115,46 @@ def _block_size(outputs: Outputs) -> int:
     return int(min(max(_BLOCK_BYTES // max(held, 1), 1), _MOST_IN_BLOCK))
 
 
-def call_evaluator(evaluator: Evaluator, runner: Running, *, split: str) -> np.ndarray:
+def call_evaluator(
+    evaluator: Evaluator, runner: Running, *, split: str, samples: Sequence[int] | None = None
+) -> Evaluated:
     """Let a user's evaluator drive the model and return its scores.
 
     Args:
-        evaluator: Called as ``evaluator(runner)``, or ``evaluator(runner, split=...)`` where it takes ``split``.
+        evaluator: Called as ``evaluator(runner)``, with ``split`` and ``samples`` where it takes them.
         runner: The candidate. ``runner(inputs)`` starts from a fresh state, ``runner.step(inputs)`` keeps
             it, ``runner.reset()`` clears it.
         split: ``search`` or ``heldout``.
+        samples: Numbers of those to score, for an evaluator that takes them; None for all.
 
     Returns:
-        Float64 rows of shape (n_samples, 1), whose mean is the score; one row where it returned one number.
+        A row for each sample, and what makes a score of them.
 
     Raises:
-        MetricError: If it raises or returns no finite numbers.
+        MetricError: If it raises or returns nothing that makes a score, or other samples than asked for.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
+    wanted = None if samples is None else np.asarray(samples, dtype=np.int64)
+    given = {key: value for key, value in (("split", split), ("samples", wanted)) if takes(evaluator, key)}
     try:
-        value = evaluator(runner, split=split) if takes_split(evaluator) else evaluator(runner)
+        value = evaluator(runner, **given)
     except Exception as exc:
         raise MetricError(f"The evaluator {name} raised {type(exc).__name__}: {exc}") from exc
-    expected = "a finite number, or a list of them with one for each sample"
-    try:
-        numbers = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as exc:
-        raise MetricError(f"The evaluator {name} must return {expected}; it returned {value!r}.") from exc
-    if numbers.ndim > 1 or not numbers.size or not np.isfinite(numbers).all():
-        shown = f"an array of shape {numbers.shape}" if numbers.ndim else f"{numbers}"
-        raise MetricError(f"The evaluator {name} must return {expected}; it returned {shown}.")
-    return numbers.reshape(-1, 1)
+    found = Evaluated.of(value, name)
+    if samples is not None and len(found.rows) != len(samples):
+        raise MetricError(
+            f"The evaluator {name} must score the samples whose numbers it gets as samples, in their order: "
+            f"expected {len(samples)} rows, got {len(found.rows)}. If it cannot, leave out this parameter."
+        )
+    return found
 
 
-def takes_split(evaluator: Evaluator) -> bool:
-    """True where the evaluator has a parameter called ``split``."""
+def takes(evaluator: Evaluator, parameter: str) -> bool:
+    """Whether the evaluator has a parameter of this name, such as ``split``."""
     import inspect
 
     try:
         parameters: Mapping[str, inspect.Parameter] = inspect.signature(evaluator).parameters
     except (TypeError, ValueError):
         return False
-    return "split" in parameters
+    return parameter in parameters

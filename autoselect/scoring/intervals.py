@@ -12,7 +12,6 @@ from autoselect.errors import MetricError
 from autoselect.scoring.dependent import Grouping, Groups, grouping
 from autoselect.scoring.mean_bounds import largest_difference, upper_bound
 from autoselect.scoring.metric_base import Metric, Row, as_matrix
-from autoselect.scoring.user_metric import UserMetric
 
 _RESAMPLES = 1000
 _COSTLY_RESAMPLES = 200
@@ -60,7 +59,7 @@ def confidence_interval(
         return _wilson(matrix[:, 0], level)
     if metric.is_mean:
         return _possible(metric, *_of_mean(metric, matrix[:, 0], together, level))
-    count = _COSTLY_RESAMPLES if isinstance(metric, UserMetric) else _RESAMPLES
+    count = _COSTLY_RESAMPLES if metric.is_costly else _RESAMPLES
     scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), together, count, seed)
     if scores.size <= count / 2:
         return math.nan, math.nan

@@ -32,6 +32,7 @@ class Metric(ABC):
         is_mean: Whether a row holds one value and the score is the mean of these values.
         counts_hits: Whether that value is 1 for a hit and 0 for a miss, so that the score is a share of hits. Rows of
             dense outputs may lie between.
+        is_costly: Whether nobody knows how long a score takes, since a function of the user's makes it.
         best: What no sample's value passes, of a metric that is a mean; None where that is not known.
         output: Key of the scored output; None scores the first one.
     """
@@ -43,6 +44,7 @@ class Metric(ABC):
     reads_classes: bool = False
     is_mean: bool = False
     counts_hits: bool = False
+    is_costly: bool = False
     best: float | None = None
 
     def __init__(self, *, output: str | None = None) -> None:

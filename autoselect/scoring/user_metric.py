@@ -11,7 +11,7 @@ import numpy as np
 from autoselect.data.specs import load_object
 from autoselect.domain.objectives import Direction
 from autoselect.errors import DataError, MetricError
-from autoselect.scoring.metric_base import MeanMetric, Metric, Outputs, Row, target_array
+from autoselect.scoring.metric_base import Metric, Outputs, Row, target_array
 
 UserFunction = Callable[[Any, Any], Any]
 
@@ -38,6 +38,7 @@ class UserMetric(Metric):
     """
 
     needs_targets = True
+    is_costly = True
 
     def __init__(self, source: str | UserFunction, *, direction: Direction, output: str | None = None) -> None:
         super().__init__(output=output)
@@ -72,19 +73,6 @@ class UserMetric(Metric):
                 f"{type(exc).__name__}: {exc}. Make it work on y_true {y_true.dtype} {y_true.shape} "
                 f"and y_pred {y_pred.dtype} {y_pred.shape}, with which it was called."
             ) from exc
-
-
-class EvaluatorMean(MeanMetric):
-    """What pairs the scores of an evaluator that returns one for each sample; observes nothing itself."""
-
-    name = "evaluator"
-
-    def __init__(self, direction: Direction) -> None:
-        super().__init__()
-        self.direction = direction
-
-    def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
-        raise MetricError("An evaluator drives the model itself.")
 
 
 def direction_of(direction: str | None, name: str) -> Direction:

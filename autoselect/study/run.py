@@ -26,6 +26,7 @@ from autoselect.isolation.door import InTime, Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
+from autoselect.scoring.evaluate import takes
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
 from autoselect.study.early_exit import stop_of
@@ -531,9 +532,13 @@ def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | Non
 
 
 def _may_race(request: Request) -> bool:
-    """Only of a metric that is a mean over samples does a part say something of the whole."""
-    metric = request.ingredients.metric
-    return request.settings.racing and metric is not None and metric.is_mean
+    """Only of a metric that is a mean over samples does a part say something of the whole.
+
+    An evaluator must be able to score a part; whether its score is a mean is seen when the race begins.
+    """
+    metric, evaluator = request.ingredients.metric, request.ingredients.evaluator
+    is_possible = metric.is_mean if metric is not None else takes(evaluator or len, "samples")
+    return request.settings.racing and is_possible
 
 
 def _demanding(request: Request, float_model: references.Reference) -> Request:

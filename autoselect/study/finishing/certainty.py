@@ -203,10 +203,15 @@ def unknown_bounds(
     """
     left = Unknown.UNDEFINED if are_measured else Unknown.NOT_MEASURED
     return {
-        r.id: Unknown.FAILED if r.id in failures else left if r.scores.samples else Unknown.ONE_NUMBER
+        r.id: Unknown.FAILED if r.id in failures else Unknown.ONE_NUMBER if is_one_number(r.scores) else left
         for r in front
         if r.scores and math.isnan(r.scores.drop_bound)
     }
+
+
+def is_one_number(scores: Scores) -> bool:
+    """Whether an evaluator gave a single number: of such a score neither noise nor bound is known."""
+    return not scores.samples and math.isnan(scores.drop_bound) and scores.drop_noise == 0.0
 
 
 def with_guessed_bounds(records: Sequence[TrialRecord], measured: Sequence[TrialRecord]) -> list[TrialRecord]:
