@@ -126,10 +126,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Search, count, and write the table and the verdict."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("detector-run"))
+    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     run = searched(options.runs)
     told = f"{table_of(run)}\n{run.summary['verdict']}\n"
-    write_text(RESULTS / "table.md", told)
+    options.output.mkdir(parents=True, exist_ok=True)
+    write_text(options.output / "table.md", told)
     print(told)
 
 

@@ -85,17 +85,22 @@ def main() -> None:
     """Diagnose and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dcl", type=Path, required=True, help="A DeepConvLSTM, see experiments/deepconvlstm.")
+    parser.add_argument("--only", action="append", default=[], metavar="MODEL", help="Repeat it. All by default.")
+    parser.add_argument("--ablate", type=int, default=ABLATE, help="Nodes that are left out alone.")
+    parser.add_argument("--output", type=Path, default=DOCS)
     arguments = parser.parse_args()
-    DOCS.mkdir(parents=True, exist_ok=True)
+    arguments.output.mkdir(parents=True, exist_ok=True)
     for name, (title, model, calibration) in cases(arguments.dcl).items():
+        if arguments.only and name not in arguments.only:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "diagnosis"
             found = autoselect.diagnose(
-                model, calibration=calibration, output=output, whole_model=True, ablate=ABLATE, cache=False
+                model, calibration=calibration, output=output, whole_model=True, ablate=arguments.ablate, cache=False
             )
             for figure in FIGURES:
-                shutil.copyfile(output / f"{figure}.png", DOCS / f"{name}_{figure}.png")
-        (DOCS / f"{name}.md").write_text("\n".join(page(title, found, name)) + "\n", encoding="utf-8")
+                shutil.copyfile(output / f"{figure}.png", arguments.output / f"{name}_{figure}.png")
+        (arguments.output / f"{name}.md").write_text("\n".join(page(title, found, name)) + "\n", encoding="utf-8")
         print(f"{name}: {found.facts['nodes']} nodes, {len(found.advice)} lines of advice")
 
 

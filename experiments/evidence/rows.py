@@ -99,7 +99,7 @@ class Kept:
     float_penalty: float
 
 
-def keep(name: str, trials: int) -> None:
+def keep(name: str, trials: int, results: Path) -> None:
     """Search on all samples, without races, and keep the rows."""
     case, found = CASES[name], {}
     remove = front_files.remove_work
@@ -131,8 +131,9 @@ def keep(name: str, trials: int) -> None:
         front_files.remove_work = remove
     scores = {r.scores.sha256: r.scores for r in records if r.scores}
     figures = ("size_bytes", "penalty", "float_ops")
+    results.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
-        RESULTS / f"{name}_rows.npz",
+        results / f"{name}_rows.npz",
         hits=np.stack([found[f"rows/search/{sha}"] for sha in scores]).astype(np.uint8),
         float_hits=found["rows/search/float"].astype(np.uint8),
         decibels=np.stack([found[f"fidelity_rows/search/{sha}"] for sha in scores]).astype(np.float16),
@@ -176,9 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", default=[], choices=CASES, help="Repeat it; all by default.")
     parser.add_argument("--trials", type=int, default=40)
+    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     for name in options.case or CASES:
-        keep(name, options.trials)
+        keep(name, options.trials, options.output)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1000, help="Of coverage and early exit.")
     parser.add_argument("--orders", type=int, default=200, help="Races for each candidate.")
     parser.add_argument("--fields", type=int, default=6, help="Candidates of each made-up kind.")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     parts = {
         "Coverage at 95 %: hits, by the chances of all outcomes": coverage_of_hits(),
@@ -240,7 +241,8 @@ def main() -> None:
         f"Races at confidence {CONFIDENCE:g}": races(options.orders, options.fields),
     }
     text = "\n".join(f"## {title}\n\n{content}" for title, content in parts.items())
-    (RESULTS / "table.md").write_text(text, encoding="utf-8")
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "table.md").write_text(text, encoding="utf-8")
     print(text)
 
 

@@ -79,12 +79,12 @@ CASES: dict[str, dict[str, Any]] = {
 REFERENCES = {"float": "float", "fiq": "all int8", "fiq+repairs": "all int8, repaired", "int16": "all 16-bit"}
 
 
-def searched(name: str, int16: bool, folder: Path, workers: int) -> Run:
+def searched(name: str, int16: bool, folder: Path, workers: int, trials: int | None = None) -> Run:
     """One search; a whole folder of an earlier one is used again."""
     if (folder / "summary.json").exists():
         return autoselect.load_run(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    case = dict(CASES[name])
+    case = {**CASES[name], **({"trials": trials} if trials else {})}
     return autoselect.search(case.pop("model"), int16=int16, early_exit=False, workers=workers, output=folder, **case)
 
 
@@ -152,12 +152,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--case", action="append", default=[], help="A case; repeat it. All by default.")
     parser.add_argument("--runs", type=Path, default=Path("int16-runs"), help="Folder of the runs.")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--trials", type=int, help="Of each search, in place of what its case says.")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     for name, int16 in product(options.case or CASES, (False, True)):
         if not Path(CASES[name]["model"]).exists():
             print(f"{name}: skipped, as there is no {CASES[name]['model']}")
             continue
-        searched(name, int16, _folder(options.runs, name, int16), options.workers)
+        searched(name, int16, _folder(options.runs, name, int16), options.workers, options.trials)
     earlier = pd.read_csv(RESULTS / "int16.csv", keep_default_na=False)
     found: list[pd.DataFrame] = []
     for name, int16 in product(CASES, (False, True)):
@@ -167,8 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             found.append(earlier[(earlier["case"] == name) & (earlier["int16"] == told)])
     table = pd.concat(found, ignore_index=True)
-    table.to_csv(RESULTS / "int16.csv", index=False, lineterminator="\n")
-    (RESULTS / "table.md").write_text(table_of(table), encoding="utf-8")
+    options.output.mkdir(parents=True, exist_ok=True)
+    table.to_csv(options.output / "int16.csv", index=False, lineterminator="\n")
+    (options.output / "table.md").write_text(table_of(table), encoding="utf-8")
     print(table_of(table))
 
 

@@ -101,9 +101,11 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--recipes", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
     table = pd.DataFrame([row for name in options.models for row in rows(name, options.recipes, options.seed)])
-    table.to_csv(HERE / "results" / "forecast.csv", index=False)
+    table.to_csv(options.output / "forecast.csv", index=False)
     for (name, kind), found in table.groupby(["model", "kind"], sort=False):
         compiled = found[found.flash_bytes > 0]
         ranks = [

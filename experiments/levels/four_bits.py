@@ -114,7 +114,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
     rows = [
         row
         for target in options.targets
@@ -124,7 +126,7 @@ def main() -> None:
         for row in searched(target, name, limit, seed, options.trials, options.work)
     ]
     table = pd.DataFrame(rows)
-    table.to_csv(HERE / "results" / "four_bits.csv", index=False)
+    table.to_csv(options.output / "four_bits.csv", index=False)
     print(table.to_string(index=False))
 
 

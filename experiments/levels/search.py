@@ -84,13 +84,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--trials", type=int, default=80)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
     found = list[dict[str, Any]]()
     for seed in options.seeds:
         for name in options.cases:
             case = all_cases({})[name]
             found += rows(case, seed, searched(case, seed, options.trials, options.work))
-            pd.DataFrame(found).to_csv(HERE / "results" / "searches.csv", index=False)
+            pd.DataFrame(found).to_csv(options.output / "searches.csv", index=False)
     print(pd.DataFrame(found).to_string(index=False))
 
 

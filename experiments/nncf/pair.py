@@ -97,8 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--max-drop", type=float, default=0.01, help="Allowed loss of top-1 on the search images.")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args(arguments)
-    with (HERE / "results" / "pair.csv").open("w", encoding="utf-8", newline="") as file:
+    options.output.mkdir(parents=True, exist_ok=True)
+    with (options.output / "pair.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows([*theirs(options), *ours(options)])

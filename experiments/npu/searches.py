@@ -50,7 +50,7 @@ SECONDS = 600.0
 # ----------------------------------------------------------------------------------------------- one search
 
 
-def searched(name: str, target: str, runs: Path) -> tuple[Run, float]:
+def searched(name: str, target: str, runs: Path, settings: Mapping[str, Any]) -> tuple[Run, float]:
     """One search, and its seconds; a whole folder of an earlier one is used again."""
     folder, case = folder_of(runs, name, target), cases.CASES[name]
     clock = folder.with_suffix(".seconds")
@@ -68,7 +68,14 @@ def searched(name: str, target: str, runs: Path) -> tuple[Run, float]:
                 os.link(path, _kept(folder) / path.name)
 
     run = autoselect.search(
-        model, target=target, early_exit=False, seed=0, workers=1, output=folder, listener=keep, **case.settings
+        model,
+        target=target,
+        early_exit=False,
+        seed=0,
+        workers=1,
+        output=folder,
+        listener=keep,
+        **{**case.settings, **settings},
     )
     seconds = time.perf_counter() - begun
     trials, wanted = run.trials, _wholes(run).values()
@@ -148,9 +155,9 @@ def measured(content: bytes, held: HeldOut) -> dict[str, Any]:
     return row
 
 
-def found_of(name: str, target: str, runs: Path) -> dict[str, Any]:
+def found_of(name: str, target: str, runs: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """All that is kept of a search."""
-    run, seconds = searched(name, target, runs)
+    run, seconds = searched(name, target, runs, settings)
     summary = run.summary
     found = {
         "case": name,
@@ -257,22 +264,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("npu-runs"), help="Folder of the runs; whole ones are used.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="Write the table of what was found, and nothing else.")
+    parser.add_argument("--trials", type=int, help="Of each search, in place of what its case says.")
     parser.add_argument("--here", action="store_true", help="In this process.")
     options = parser.parse_args(arguments)
     targets = (options.target,) if options.target else (CHIP, OTHER)
     chosen = [] if options.table else [(name, target) for name in options.only for target in targets]
+    failed = False
     for name, target in chosen:
         if options.here:
-            row = found_of(name, target, options.runs)
+            row = found_of(name, target, options.runs, {"trials": options.trials} if options.trials else {})
             write({**known(options.output), f"{name} | {target}": row}, options.output)
             continue
         command = [sys.executable, __file__, "--only", name, "--target", target, "--here"]
         command += ["--runs", str(options.runs), "--output", str(options.output)]
+        command += ["--trials", str(options.trials)] if options.trials else []
         path = os.pathsep.join([*map(str, cases.FOLDERS), os.environ.get("PYTHONPATH", "")])
         code = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False).returncode
         if code:
             print(f"{name}, {target}: exit code {code}", flush=True)
+        failed = failed or bool(code)
     write(known(options.output), options.output)
+    if failed:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,15 @@ def row_of(run: autoselect.Run) -> dict[str, Any]:
     }
 
 
-def main(folders: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write and print one row for each run folder, in the order that they are given."""
-    rows = pd.DataFrame([row_of(autoselect.load_run(folder)) for folder in folders])
-    rows.to_csv(RESULTS / "choice.csv", index=False, lineterminator="\n", float_format="%.2f")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="+", metavar="RUN", help="Folder of a finished search.")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    rows = pd.DataFrame([row_of(autoselect.load_run(folder)) for folder in options.folders])
+    options.output.mkdir(parents=True, exist_ok=True)
+    rows.to_csv(options.output / "choice.csv", index=False, lineterminator="\n", float_format="%.2f")
     print("\n".join([f"| {' | '.join(rows)} |", "|---" * len(rows.columns) + "|"]))
     for row in rows.to_dict("records"):
         cells = [f"{value:.1f}" if isinstance(value, float) else str(value) for value in row.values()]
@@ -43,4 +48,4 @@ def main(folders: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

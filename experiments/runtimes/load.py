@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 PACKAGES = ("ai-edge-litert", "tensorflow", "tensorflow-cpu")
 try:
@@ -44,7 +45,9 @@ def installed() -> str:
 
 
 if __name__ == "__main__":
-    found = Counter(why(path) for path in sys.argv[1:])
-    print(f"{installed()}: {found.pop('', 0)} of {len(sys.argv) - 1} run")
+    places = [Path(argument) for argument in sys.argv[1:]]
+    files = [file for place in places for file in (sorted(place.glob("*.tflite")) if place.is_dir() else [place])]
+    found = Counter(why(str(file)) for file in files)
+    print(f"{installed()}: {found.pop('', 0)} of {len(files)} run")
     for reason, count in found.most_common():
         print(f"{count:5} {reason}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import forecasts
@@ -35,10 +36,12 @@ def main() -> None:
     """Write the models into a folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
+    parser.add_argument("--nets", type=int, help="Only so many of the first nets.")
+    options = parser.parse_args()
+    folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as grown:
-        for name, make in nets(Path(grown)):
+        for name, make in islice(nets(Path(grown)), options.nets):
             prepared = make()
             names = frozenset(forecasts.escaped(node.name) for node in prepared.nodes)
             whole = [

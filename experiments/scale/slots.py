@@ -124,13 +124,14 @@ def simulated(slots: int, seconds: float, driver: Driver, line: float, *, togeth
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write slots.md."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", type=Path, default=HERE / "results" / "large.md", help="What large.py wrote.")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args(arguments)
     each, line = constants.UNDER_WAY, JOBS_OF_A_TRIAL * line_seconds()
     lines = [f"Replies of a trial, {JOBS_OF_A_TRIAL} of {REPLY_BYTES / 1e6:.0f} MB: {line:.3f} s. "]
     lines += ["| nodes | job, s | slots | trials/s at most | trials/s | slots busy | busiest of the driver |"]
     lines += ["|---" * 7 + "|"]
-    measured = drivers(options.output / "large.md")
+    measured = drivers(options.large)
     for nodes, driver in measured.items():
         lines[0] += f"{nodes} nodes: an ask {driver.ask:.2f} s, each further candidate of it {driver.further:.3f} s, "
         lines[0] += f"a tell {driver.tell:.3f} s. "

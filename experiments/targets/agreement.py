@@ -5,6 +5,7 @@ Run from the repository: ``python experiments/targets/agreement.py mobilenet_v1 
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ class Row:
     reason: str
 
 
-def random_recipes(nodes: Sequence[Node], target: Target, rng: np.random.Generator) -> list[Recipe]:
+def random_recipes(nodes: Sequence[Node], target: Target, count: int, rng: np.random.Generator) -> list[Recipe]:
     """All-integer, then random shares of the nodes; in two of three recipes the ops that Vela wants in integers stay.
 
     Without that hardly any recipe of a model with many such ops would compile.
@@ -70,7 +71,7 @@ def random_recipes(nodes: Sequence[Node], target: Target, rng: np.random.Generat
     must = {op for rule in target.rules if rule.by == "compiler" for op in rule.ops or ()}
     names = [(node.name, node.op_type) for node in nodes]
     recipes = []
-    for number in range(COUNT):
+    for number in range(count):
         share = 0.0 if number == 0 else rng.choice([0.05, 0.15, 0.3, 0.6])
         denied = {name for name, kind in names if rng.random() < share and (number % 3 == 0 or kind not in must)}
         fallback: Fallback = "drq" if rng.random() < 0.5 else "float"
@@ -84,7 +85,7 @@ def planned_graph(blueprint: Blueprint, nodes: Sequence[Node], recipe: Recipe) -
     return blueprint.plan(denied, recipe.fallback).graph
 
 
-def measure(name: str, model: Path, calibration: str, target: Target) -> list[Row]:
+def measure(name: str, model: Path, calibration: str, target: Target, count: int) -> list[Row]:
     """Plan, build and compile random recipes of a model."""
     with tempfile.TemporaryDirectory() as folder:
         files = CaseFiles(root=Path(folder))
@@ -101,7 +102,7 @@ def measure(name: str, model: Path, calibration: str, target: Target) -> list[Ro
     nodes = prepared.layers.nodes
     builder, rows = Builder(prepared.calibrated, nodes), []
     blueprint = builder.blueprint(Recipe(io_type="int8"))
-    for number, recipe in enumerate(random_recipes(nodes, target, np.random.default_rng(0))):
+    for number, recipe in enumerate(random_recipes(nodes, target, count, np.random.default_rng(0))):
         graph = planned_graph(blueprint, nodes, recipe)
         rows.append(_row(name, number, recipe, graph, builder.build(recipe).content, target))
     return rows
@@ -160,15 +161,20 @@ def report(rows: pd.DataFrame) -> str:
 
 def main() -> None:
     """Measure the cases of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", default=["mobilenet_v1"], metavar="NAME[=MODEL]")
+    parser.add_argument("--count", type=int, default=COUNT, help="Recipes of each model.")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args()
     target, rows = read_target(TARGET), []
-    for argument in sys.argv[1:] or ["mobilenet_v1"]:
+    for argument in options.cases:
         name, _, path = argument.partition("=")
         model, calibration = CASES[name]
-        rows += measure(name, Path(path) if path else model, calibration, target)
+        rows += measure(name, Path(path) if path else model, calibration, target, options.count)
         print(name, "done", flush=True)
     table = pd.DataFrame([asdict(row) for row in rows])
-    RESULTS.mkdir(exist_ok=True)
-    table.to_csv(RESULTS / "agreement.csv", index=False)
+    options.output.mkdir(parents=True, exist_ok=True)
+    table.to_csv(options.output / "agreement.csv", index=False)
     print(report(table))
 
 

@@ -5,6 +5,7 @@ Run from the repository: ``python experiments/targets/run.py OUT``; runs that OU
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ MODEL = loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite"
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 
-def searched(target: str, folder: Path) -> autoselect.Run:
+def searched(target: str, folder: Path, trials: int) -> autoselect.Run:
     """The run of one target, made now or before."""
     if (folder / "summary.json").exists():
         return autoselect.load_run(folder)
@@ -46,7 +47,7 @@ def searched(target: str, folder: Path) -> autoselect.Run:
         heldout="loaders:imagenet_heldout",
         metric="agreement",
         target=target,
-        trials=TRIALS,
+        trials=trials,
         emulation="none",
         io_type="float32",
         output=folder,
@@ -66,8 +67,13 @@ def row(target: str, run: autoselect.Run, name: str) -> str:
 
 def main() -> None:
     """Search, tabulate and draw."""
-    out = Path(sys.argv[1])
-    runs = {target: searched(target, out / target) for target in TARGETS}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path, help="Folder of the runs; whole ones are used.")
+    parser.add_argument("--target", action="append", choices=TARGETS, default=[], help="Repeat it. All by default.")
+    parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--images", type=Path, default=IMAGES, help="Folder of the drawing.")
+    options = parser.parse_args()
+    runs = {target: searched(target, options.runs / target, options.trials) for target in options.target or TARGETS}
     print("| target | pick | agreement, search | held out | kB | float ops | pieces | penalty |")
     print("|---|---|---|---|---|---|---|---|")
     for target, run in runs.items():
@@ -79,7 +85,8 @@ def main() -> None:
             continue
         found = autoselect.inspect(run.model_path(PICK), target=target)
         drawn.append({**found, "path": f"{target}.tflite"})
-    save(islands_figure(drawn), IMAGES / "targets_islands")
+    options.images.mkdir(parents=True, exist_ok=True)
+    save(islands_figure(drawn), options.images / "targets_islands")
 
 
 if __name__ == "__main__":

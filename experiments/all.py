@@ -1,0 +1,160 @@
+"""Runs the studies whose results are not of today, one after the other, and stamps what they write.
+
+``python experiments/all.py --list`` says of each what it would do and why. A step runs in a folder that is named after
+all that decides its results, so a killed run goes on where its command can, and never with what an older version left.
+Results are copied beside the README when the command has ended well, and not before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import studies
+from studies import Step
+
+WORK = studies.ROOT / "experiment-runs"
+COSTS = ("seconds", "minutes", "hours")
+
+
+def place_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> Path:
+    """The folder of a step with these inputs."""
+    return work / step.study / step.name / ("small" if small else studies.key_of(studies.inputs_of(step, steps)))
+
+
+def command_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> list[str]:
+    """The command with its folders filled in."""
+    places = {after: place_of(steps[after], steps, work, small) / "out" for after in step.after}
+    own = place_of(step, steps, work, small)
+    places |= {"out": own / "out", "work": own / "work"}
+    options = re.sub(r"\{([\w.]+)\}", lambda found: shlex.quote(str(places[found[1]])), step.options(small))
+    words = [os.environ[word[1:]] if word[1:] in step.needs else word for word in shlex.split(options)]
+    return [os.environ[step.python[1:]] if step.python else sys.executable, str(step.folder / step.script), *words]
+
+
+def run(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> str:
+    """Run a step, and what it reads from if that is not there; returns what went wrong, or nothing."""
+    for after in (steps[name] for name in step.after):
+        if step.reads_files_of(after, small):
+            is_there = (place_of(after, steps, work, small) / "done").exists()
+        else:
+            is_there = small or not studies.why_stale(after, steps)
+        if not is_there and (wrong := run(after, steps, work, small)):
+            return f"{after.id}: {wrong}"
+    place = place_of(step, steps, work, small)
+    if small:
+        shutil.rmtree(place, ignore_errors=True)
+    for name in ("out", "work"):
+        (place / name).mkdir(parents=True, exist_ok=True)
+    command = command_of(step, steps, work, small)
+    log(work, f"{step.id}: {shlex.join(command)}")
+    begun = time.perf_counter()
+    code = _ended(step, command, place)
+    seconds = round(time.perf_counter() - begun, 1)
+    log(work, f"{step.id}: exit code {code} after {seconds} s")
+    wanted = step.writes if not small or step.small_writes is None else step.small_writes
+    absent = [name for name in wanted if not (place / "out" / name).exists()]
+    if code or absent:
+        return f"exit code {code}, see {place / 'said.txt'}" if code else f"{', '.join(absent)} was not written"
+    (place / "done").touch()
+    if step.results and not small:
+        _keep(step, steps, place / "out", seconds)
+    return ""
+
+
+def _ended(step: Step, command: Sequence[str], place: Path) -> int:
+    path = os.pathsep.join(map(str, (studies.ROOT, *step.search_path)))
+    own = {**os.environ, "PYTHONPATH": path, "AUTOSELECT_REAL_DATA": str(studies.data_folder())}
+    printed = place / "out" / step.prints if step.prints else place / "printed.txt"
+    with printed.open("w", encoding="utf-8") as output, (place / "said.txt").open("w", encoding="utf-8") as errors:
+        return subprocess.run(command, cwd=studies.ROOT, env=own, stdout=output, stderr=errors, check=False).returncode
+
+
+def _keep(step: Step, steps: Mapping[str, Step], out: Path, seconds: float) -> None:
+    """Copy the results to their place, and stamp them."""
+    for name in step.results:
+        step.place_of(name).parent.mkdir(parents=True, exist_ok=True)
+        if (out / name).is_dir():
+            shutil.copytree(out / name, step.place_of(name), dirs_exist_ok=True)
+        else:
+            shutil.copyfile(out / name, step.place_of(name))
+    stamp = {
+        "commit": _git("rev-parse", "--short=8", "HEAD") + ("+" if _git("status", "--porcelain", "autoselect") else ""),
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "seconds": seconds,
+        "inputs": studies.inputs_of(step, steps),
+        "results": {name: studies.digest_of(step.place_of(name)) for name in step.results},
+    }
+    studies.keep_stamp(step, stamp)
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=studies.ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+
+def log(work: Path, line: str) -> None:
+    """Say a line, and write it into the log with the time."""
+    work.mkdir(parents=True, exist_ok=True)
+    line = f"{datetime.datetime.now().astimezone().isoformat(timespec='seconds')} {line}"
+    print(line, flush=True)
+    with (work / "log.txt").open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def chosen(steps: Mapping[str, Step], only: Sequence[str], costs: Iterable[str]) -> list[Step]:
+    """The steps of the named studies, or these steps; all that keep something by default.
+
+    Raises:
+        SystemExit: If a name is none of a study or step.
+    """
+    unknown = [name for name in only if name not in steps and all(name != step.study for step in steps.values())]
+    if unknown:
+        raise SystemExit(f"There is no study or step {unknown[0]!r}. Steps: {', '.join(steps)}.")
+    return [
+        step
+        for step in steps.values()
+        if step.cost in costs and (step.id in only or step.study in only or (not only and (step.results or step.once)))
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """List the studies, or run those that are not of today."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="Say of each step whether it is up to date, and why not.")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="A study or STUDY.STEP. Repeat it.")
+    parser.add_argument("--small", action="store_true", help="Few samples and trials; keeps no results, runs all.")
+    parser.add_argument("--cost", choices=COSTS, default=COSTS[-1], help="Leave out steps that take longer.")
+    parser.add_argument("--work", type=Path, default=WORK, help="Folder of the runs and of log.txt.")
+    options = parser.parse_args(arguments)
+    steps = studies.read_steps()
+    wrong: list[str] = []
+    for step in chosen(steps, options.only, COSTS[: COSTS.index(options.cost) + 1]):
+        before = (steps[name] for name in step.after if not options.small or step.reads_files_of(steps[name], True))
+        blocked = "; ".join(filter(None, (studies.why_blocked(each, options.small) for each in (step, *before))))
+        stale = "small pass" if options.small else studies.why_stale(step, steps)
+        if options.list:
+            told = f"stale: {stale}" if stale not in ("", "never run") else stale or "up to date"
+            kept = f"once: {step.once}" if step.once else told
+            print(f"{step.id}: {kept}" + (f" (cannot run here: {blocked})" if blocked and not step.once else ""))
+        elif stale and blocked:
+            log(options.work, f"{step.id}: left out: {blocked}")
+        elif stale:
+            failed = run(step, steps, options.work.resolve(), options.small)
+            wrong += [f"{step.id}: {failed}"] if failed else []
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

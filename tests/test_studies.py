@@ -1,0 +1,242 @@
+"""Experiments say what their results depend on, and run again if and only if that changed."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXPERIMENTS = ROOT / "experiments"
+sys.path.insert(0, str(EXPERIMENTS))
+import studies  # noqa: E402 - found by the path above
+
+sys.path.remove(str(EXPERIMENTS))
+STEPS = studies.read_steps()
+
+
+@pytest.fixture
+def runner(script: Callable[[Path], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """experiments/all.py."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    return script(EXPERIMENTS / "all.py")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another repository, of one study: ``first`` makes a file of data, from which ``second`` makes a table."""
+    root = tmp_path / "repository"
+    folder = root / "experiments" / "sums"
+    (root / "experiments" / "words").mkdir(parents=True)
+    folder.mkdir()
+    (root / "experiments" / "words" / "spoken.py").write_text('"""Said aloud."""\nWORD = "sum"\n', encoding="utf-8")
+    (folder / "first.py").write_text("import sys\nopen(sys.argv[1], 'w').write(sys.argv[2])\n", encoding="utf-8")
+    (folder / "second.py").write_text(
+        "import os, sys, spoken\n"
+        "seen = open(os.path.join(sys.argv[3], 'seen'), 'a')\n"
+        "seen.write('x')\n"
+        "seen.close()\n"
+        "text = open(sys.argv[2]).read() + open(os.environ['AUTOSELECT_REAL_DATA'] + '/few').read()\n"
+        "open(sys.argv[1] + '/table.md', 'w').write(spoken.WORD + ' ' + text)\n"
+        "sys.exit('broken' in text)\n",
+        encoding="utf-8",
+    )
+    declare(folder, full="one")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "few").write_text("1 2", encoding="utf-8")
+    monkeypatch.setenv("AUTOSELECT_REAL_DATA", str(data))
+    monkeypatch.setattr(studies, "ROOT", root)
+    monkeypatch.setattr(studies, "HERE", root / "experiments")
+    return root
+
+
+def declare(folder: Path, full: str) -> None:
+    (folder / "study.toml").write_text(
+        f"""counts = []
+[first]
+script = "first.py"
+where = "{{out}}/made"
+full = "{full}"
+small = "little"
+
+[second]
+script = "second.py"
+where = "{{out}} {{sums.first}}/made {{work}}"
+writes = ["table.md"]
+data = ["few"]
+imports = ["experiments/words"]
+after = ["sums.first"]
+""",
+        encoding="utf-8",
+    )
+
+
+def told(runner: ModuleType, work: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What --list says of the step with results."""
+    capsys.readouterr()
+    runner.main(["--list", "--work", str(work)])
+    (line,) = capsys.readouterr().out.splitlines()
+    return line.removeprefix("sums.second: ")
+
+
+def test_a_step_runs_until_it_is_up_to_date_and_again_if_what_it_reads_changes(
+    runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work, folder = tmp_path / "work", repository / "experiments" / "sums"
+    assert told(runner, work, capsys) == "never run"
+    runner.main(["--work", str(work)])
+    assert (folder / "results" / "table.md").read_text(encoding="utf-8") == "sum one1 2"
+    assert told(runner, work, capsys) == "up to date"
+    stamp = json.loads((folder / "results" / "stamp.json").read_text(encoding="utf-8"))["second"]
+    assert stamp.keys() == {"commit", "date", "seconds", "inputs", "results"}
+    assert stamp["inputs"].keys() == {
+        "options",
+        "code of experiments/sums/second.py",
+        "code of experiments/words/spoken.py",
+        "data few",
+        "step sums.first",
+    }
+
+    module = repository / "experiments" / "words" / "spoken.py"
+    module.write_text('"""Said."""\n# A comment.\nWORD = "sum"\n', encoding="utf-8")
+    assert told(runner, work, capsys) == "up to date"
+    module.write_text('WORD = "total"\n', encoding="utf-8")
+    assert told(runner, work, capsys) == "stale: code of experiments/words/spoken.py changed"
+    declare(folder, full="two")
+    (tmp_path / "data" / "few").write_text("3", encoding="utf-8")
+    assert told(runner, work, capsys) == (
+        "stale: code of experiments/words/spoken.py changed; data few changed; step sums.first changed"
+    )
+    runner.main(["--work", str(work)])
+    assert (folder / "results" / "table.md").read_text(encoding="utf-8") == "total two3"
+    log = (work / "log.txt").read_text(encoding="utf-8").splitlines()
+    assert [line.split()[1] for line in log] == 2 * ["sums.first:", "sums.first:", "sums.second:", "sums.second:"] * 1
+    assert re.search(r"exit code 0 after [\d.]+ s$", log[-1])
+
+
+def test_a_result_that_was_edited_is_stale_and_one_whose_data_is_not_here_is_not(
+    runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = tmp_path / "work"
+    runner.main(["--work", str(work)])
+    (tmp_path / "data" / "few").unlink()
+    assert told(runner, work, capsys) == "up to date (cannot run here: no few in the folder of data)"
+    table = repository / "experiments" / "sums" / "results" / "table.md"
+    table.write_text("sum of another hand", encoding="utf-8")
+    assert told(runner, work, capsys).startswith("stale: table.md is not as it was written")
+    runner.main(["--work", str(work)])
+    assert table.read_text(encoding="utf-8") == "sum of another hand"
+    assert "left out: no few" in capsys.readouterr().out
+
+
+def test_what_fails_leaves_the_results_and_its_folder_so_that_it_goes_on(
+    runner: ModuleType, repository: Path, tmp_path: Path
+) -> None:
+    work, data = tmp_path / "work", tmp_path / "data" / "few"
+    table = repository / "experiments" / "sums" / "results" / "table.md"
+    runner.main(["--work", str(work)])
+    data.write_text(" broken", encoding="utf-8")
+    for _ in range(2):
+        with pytest.raises(SystemExit, match=r"sums\.second: exit code 1, see .*said\.txt"):
+            runner.main(["--work", str(work)])
+    assert table.read_text(encoding="utf-8") == "sum one1 2"
+    seen = [path.read_text(encoding="utf-8") for path in work.rglob("seen")]
+    assert sorted(seen) == ["x", "xx"]  # The second try has the folder of the first; other data has another folder.
+
+
+def test_a_small_pass_runs_all_and_keeps_nothing(
+    runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = tmp_path / "work"
+    runner.main(["--small", "--work", str(work)])
+    assert not (repository / "experiments" / "sums" / "results").exists()
+    assert (work / "sums" / "second" / "small" / "out" / "table.md").read_text(encoding="utf-8") == "sum little1 2"
+    assert told(runner, work, capsys) == "never run"
+
+
+def test_a_wrong_declaration_and_a_wrong_name_are_told(runner: ModuleType, repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no study or step 'sum'. Steps: sums.first, sums.second"):
+        runner.main(["--only", "sum"])
+    declared = repository / "experiments" / "sums" / "study.toml"
+    text = declared.read_text(encoding="utf-8")
+    declared.write_text(text.replace("writes =", "write ="), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"sums/study.toml, \[second\]: .*got \['write'\]"):
+        studies.read_steps()
+    declared.write_text(text.replace('["sums.first"]', '["sums.zeroth"]'), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"'after', got \['sums.zeroth'\]"):
+        studies.read_steps()
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Study and script of each command in a README of an experiment."""
+    for page in sorted(EXPERIMENTS.glob("*/README.md")):
+        for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S):
+            for path in re.findall(r"python3?\S* ([\w./]+\.py)", block):
+                if not path.startswith("tests/"):
+                    name = path.removeprefix("experiments/").removeprefix("../")
+                    yield (name.split("/")[0], name.split("/")[1]) if "/" in name else (page.parent.name, name)
+
+
+SHOWN_ONLY = {("repairs", "table.py")}
+"""Prints a table of results that are there."""
+
+
+def test_each_command_of_a_readme_is_a_step_and_each_study_has_one() -> None:
+    steps = {(step.study, step.script) for step in STEPS.values()}
+    assert set(commands()) - steps == SHOWN_ONLY
+    assert {step.study for step in STEPS.values()} == {path.parent.name for path in EXPERIMENTS.glob("*/README.md")}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_declaration_names_what_there_is(name: str, runner: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = STEPS[name]
+    for variable in step.needs:
+        monkeypatch.setenv(variable, "there")
+    assert all(path.is_file() for path in studies.scripts_of(step))
+    assert all(folder.is_dir() for folder in step.search_path)
+    assert step.cost in runner.COSTS
+    assert set(step.counts) <= {"builder", "packages", *studies.ROOMS}
+    assert step.once or step.results or any(name in other.after for other in STEPS.values())
+    for small in (False, True):
+        command = runner.command_of(step, STEPS, Path("/work"), small)
+        assert Path(command[1]).is_file()
+        assert not any("{" in word or "$" in word for word in command), command
+    kept = step.folder / "results"
+    if kept.is_dir() and studies.stamp_of(step):
+        assert [result for result in step.results if not step.place_of(result).exists()] == []
+
+
+def test_results_that_have_a_stamp_are_as_they_were_written() -> None:
+    """Nobody types a result in."""
+    edited = [
+        f"{step.id}: {name}"
+        for step in STEPS.values()
+        for name, digest in (studies.stamp_of(step) or {"results": {}})["results"].items()
+        if studies.digest_of(step.place_of(name)) != digest
+    ]
+    assert edited == []
+
+
+SMALL = [
+    pytest.param(name, marks=[] if step.quick else pytest.mark.slow)
+    for name, step in STEPS.items()
+    if step.results and not step.once
+]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_command_of_a_step_still_runs(
+    name: str, runner: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    step = STEPS[name]
+    before = [step, *(STEPS[other] for other in step.after if step.reads_files_of(STEPS[other], True))]
+    lacks = "; ".join(filter(None, (studies.why_blocked(each, small=True) for each in before)))
+    if lacks:
+        pytest.skip(lacks)
+    runner.main(["--small", "--only", name, "--work", str(tmp_path_factory.getbasetemp() / "studies")])
