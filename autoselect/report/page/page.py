@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from autoselect._version import __version__
@@ -54,7 +54,7 @@ def page_of(run: Run) -> str:
         **context(run),
         style=_asset("templates/report.css"),
         script=_asset("templates/report.js"),
-        graph_script=_asset("templates/graph.js"),
+        graph_script=_asset("templates/graph_view.js") + _asset("templates/graph.js"),
         plotly=_asset("vendor/plotly-basic.min.js"),
         dagre=_asset("vendor/dagre.min.js"),
     )
@@ -160,6 +160,6 @@ def _model_name(run: Run) -> str:
     return Path(source).name if source else "model"
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str, package: str = "autoselect.report") -> Markup:
     """A style sheet or script: no data, and no end tag of a script in it, so it goes into the page as it is."""
-    return Markup(files("autoselect.report").joinpath(name).read_text(encoding="utf-8"))
+    return Markup(files(package).joinpath(name).read_text(encoding="utf-8"))
