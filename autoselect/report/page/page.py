@@ -45,19 +45,25 @@ def write_page(run: Run, path: Path) -> Path:
 
 def page_of(run: Run) -> str:
     """The page of a run as HTML."""
-    environment = Environment(
-        loader=PackageLoader("autoselect.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    return rendered(
+        "autoselect.report",
+        "report.html.j2",
+        **context(run),
+        style=asset("templates/report.css"),
+        script=asset("templates/report.js"),
+        graph_script=asset("templates/graph_view.js") + asset("templates/graph.js"),
+        plotly=asset("vendor/plotly-basic.min.js"),
+        dagre=asset("vendor/dagre.min.js"),
     )
+
+
+def rendered(package: str, template: str, **shown: Any) -> str:
+    """A page of a package's folder ``templates``; it may include templates of the report."""
+    loader = ChoiceLoader([PackageLoader(package), PackageLoader("autoselect.report")])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["words"] = _words
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
-    return environment.get_template("report.html.j2").render(
-        **context(run),
-        style=_asset("templates/report.css"),
-        script=_asset("templates/report.js"),
-        graph_script=_asset("templates/graph_view.js") + _asset("templates/graph.js"),
-        plotly=_asset("vendor/plotly-basic.min.js"),
-        dagre=_asset("vendor/dagre.min.js"),
-    )
+    return environment.get_template(template).render(**shown)
 
 
 def context(run: Run) -> dict[str, Any]:

@@ -80,20 +80,36 @@ class Changes:
         floats = names_in_float(graph, layers.nodes)
         chosen = {option: _covered(texts, layers, floats, option) for option, texts in self.wanted.items()}
         _refuse_both(chosen)
-        deny, in_float, int16, int8 = chosen.values()
-        left = (recipe.denylisted_nodes - int16 - int8) | deny | in_float
-        is_float = recipe.fallback == "float"
-        exact = frozenset[str]() if is_float else ((recipe.float_nodes - deny) | in_float) & left
+        changed = moved(recipe, **chosen)
+        if self.repairs is None:
+            return changed
         try:
-            return replace(
-                recipe,
-                denylisted_nodes=left,
-                float_nodes=exact,
-                int16_nodes=(recipe.int16_nodes - deny - in_float - int8) | int16,
-                repairs=recipe.repairs if self.repairs is None else self.repairs,
-            )
+            return replace(changed, repairs=self.repairs)
         except RecipeError as exc:
             raise UsageError(str(exc)) from exc
+
+
+_NONE = frozenset[str]()
+
+
+def moved(
+    recipe: Recipe,
+    *,
+    deny: frozenset[str] = _NONE,
+    in_float: frozenset[str] = _NONE,
+    int16: frozenset[str] = _NONE,
+    int8: frozenset[str] = _NONE,
+) -> Recipe:
+    """A resolved recipe with nodes in other states: as :class:`Changes` says them, by exact names, none in two."""
+    left = (recipe.denylisted_nodes - int16 - int8) | deny | in_float
+    is_float = recipe.fallback == "float"
+    exact = _NONE if is_float else ((recipe.float_nodes - deny) | in_float) & left
+    return replace(
+        recipe,
+        denylisted_nodes=left,
+        float_nodes=exact,
+        int16_nodes=(recipe.int16_nodes - deny - in_float - int8) | int16,
+    )
 
 
 def _texts(given: Texts) -> tuple[str, ...]:
