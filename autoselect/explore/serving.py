@@ -108,7 +108,7 @@ def _listening(port: int | None) -> Iterator[socket.socket]:
             raise UsageError(f"This user may not listen on port {port}. Choose one from 1024 on with --port.") from exc
         except OSError as exc:
             raise UsageError(
-                f"Port {port} is taken by another program ({exc.strerror}). Choose another one with --port, or leave it "
-                "out: then a free one is taken."
+                f"Port {port} is taken by another program ({exc.strerror}). Choose another one with --port, or leave "
+                "--port out: then a free one is taken."
             ) from exc
         yield found
