@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
@@ -25,6 +26,8 @@ def explore(
     """
     from autoselect.explore.serving import serve
 
+    for number in (signal.SIGINT, signal.SIGTERM):  # Both end it well, also where a script ignores Ctrl-C.
+        signal.signal(number, signal.default_int_handler)
     with results_only_on_stdout():
         page = serve(directory, port=port)
     with page:

@@ -71,11 +71,11 @@ class Pins(_Strict):
 
 
 class Order(Question):
-    """A job."""
+    """A job; of a search without further trials, what is left of it."""
 
     kind: Literal["build", "score", "search"]
     pins: Pins = Pins()
-    trials: int = Field(20, ge=1, le=100_000)
+    trials: int = Field(20, ge=0, le=100_000)
 
 
 _Read = TypeVar("_Read", bound=_Strict)

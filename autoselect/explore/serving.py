@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,13 +79,17 @@ def serve(directory: str | Path, *, port: int | None = None) -> Page:
     import uvicorn
 
     from autoselect.explore.guard import new_token
+    from autoselect.explore.jobs import Jobs
+    from autoselect.explore.orders import Orders
     from autoselect.explore.server import application
     from autoselect.explore.session import Session
 
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(_listening(port))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autoselect-explore-")))
         session, token, chosen = Session(Path(directory)), new_token(), int(listening.getsockname()[1])
-        served = application(session, token=token, port=chosen)
+        jobs = stack.enter_context(contextlib.closing(Jobs(folder, lambda _job: session.refresh())))
+        served = application(session, jobs, Orders(session, jobs, folder), token=token, port=chosen)
         config = uvicorn.Config(
             served,
             access_log=False,

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autoselect.domain.graph import Graph, OpKind
+from autoselect.domain.pinned import Pins
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.words import amount, label, lost, unit_of_drops
+from autoselect.domain.words import amount, counted, label, lost, unit_of_drops
+from autoselect.errors import UsageError
 from autoselect.explore.asking import Cheapest, Question
 from autoselect.report.page.graphs import op_rows
 from autoselect.report.page.models import model_rows
 from autoselect.report.page.nodes import node_rows
+from autoselect.report.page.page import write_page
 from autoselect.report.tables.frames import format_penalty, format_size
 from autoselect.report.tables.what_if_rows import answer_sentences
 from autoselect.runs.files import plain
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import BY_HAND
 from autoselect.runs.run import Run, load_run
 from autoselect.scoring.target_pieces import Pieces
 from autoselect.study.finishing.recovery import recover
+from autoselect.study.proposing.pins import holding
 from autoselect.study.what_if.answer import WhatIf
+from autoselect.study.what_if.changes import covered
 from autoselect.study.what_if.choices import STATES, Choice, choices_of, targets_at_hand
 from autoselect.study.what_if.moves import Move, cheapest, moves_from
 from autoselect.study.what_if.questions import Questions
 from autoselect.study.what_if.tried import WHOLES
+from autoselect.study.what_if.workshop import Workshop
 
 Row = dict[str, Any]
 
 _MOST_MOVES = 8
+_OF_NO_MODEL = frozenset({"trials", "timeout", "workers"})
+"""Settings that say nothing of what candidates are made of."""
 _FIGURES = ("short", "index", "error", "buys", "macs", "cure")
 
 
@@ -50,25 +59,42 @@ class Session:
         """
         self.directory, self.revision = directory, 0
         self._lock = threading.Lock()
-        recover(RunFolder(directory))
-        self._open()
+        self._folder = RunFolder(directory)
+        self._open(None)
 
-    def _open(self) -> None:
-        self._run: Run = load_run(self.directory)
-        self._questions = Questions(RunFolder(self.directory))
-        self._choices: list[Choice] = choices_of(self._questions)
-        self._places = {choice.name: place for place, choice in enumerate(self._choices)}
+    def _open(self, workshop: Workshop | None) -> None:
+        recover(self._folder)
+        seen, run = self._stamp(), load_run(self.directory)
+        if not self._is_drawn():
+            write_page(run, self._folder.report)
+        questions = Questions(self._folder, workshop)
+        choices = choices_of(questions)
+        self._seen, self._run, self._questions, self._choices = seen, run, questions, choices
+        self._places = {choice.name: place for place, choice in enumerate(choices)}
         self._told: Row | None = None
         self.revision += 1
 
-    def reopen(self) -> None:
-        """Read the run again: it has changed.
+    def refresh(self) -> None:
+        """Read the run again if it has changed.
 
         Raises:
             AutoselectError: As for a new session; what was read before then stays.
         """
         with self._lock:
-            self._open()
+            if self._stamp() == self._seen:
+                return
+            before = self._questions.workshop
+            settings = self._folder.read_manifest("settings")["settings"]
+            changed = {key for key, value in settings.items() if value != before.manifest["settings"].get(key)}
+            self._open(before if changed <= _OF_NO_MODEL else None)
+
+    def _stamp(self) -> tuple[int, ...]:
+        """What is another one as soon as a trial is told, or a process has ended its work on the run."""
+        return tuple(number for path in (self._folder.summary, self._folder.study) for number in _stamp_of(path))
+
+    def _is_drawn(self) -> bool:
+        """Whether the report is of the run as it is, and not of before somebody was killed."""
+        return _stamp_of(self._folder.report)[0] >= _stamp_of(self._folder.summary)[0]
 
     def run(self) -> Row:
         """What a page shows of the run before anything is asked."""
@@ -90,15 +116,65 @@ class Session:
             )
             return found
 
-    def recipe(self, asked: Question) -> tuple[str, Recipe]:
-        """The name and the recipe of a candidate.
+    def recipe(self, asked: Question) -> Recipe:
+        """The recipe of a candidate.
 
         Raises:
             AutoselectError: As :meth:`ask`.
         """
         with self._lock:
-            answer = self._answer(asked)
-            return answer.name, answer.recipe
+            return self._answer(asked).recipe
+
+    @property
+    def model_name(self) -> str:
+        """Of the model's file, without its ending."""
+        return Path(_model_name(self._run)).stem
+
+    @property
+    def own_trials(self) -> int:
+        """How many trials are of the search's budget."""
+        return sum(record.origin != BY_HAND for record in self._questions.tried.records)
+
+    def check_pins(self, pins: Mapping[str, Sequence[str]]) -> None:
+        """Refuse pins that the search cannot keep.
+
+        Raises:
+            UsageError: With the reason.
+        """
+        with self._lock:
+            layers, graph = self._questions.workshop.prepared.layers, self._questions.workshop.prepared.graph
+            named = {name: covered(nodes, layers, graph, name) for name, nodes in pins.items()}
+            holding(self._questions.tried.problem, Pins(**named))
+
+    def scored(self, recipe: Recipe, *, is_new: bool) -> Row:
+        """What came of a candidate that has been scored; a row of the result of a job.
+
+        Raises:
+            UsageError: If it has no score.
+        """
+        with self._lock:
+            answer = self._questions.ask(recipe)
+            if answer.trial is None or answer.scored_drop is None:
+                raise UsageError("The candidate has no score.")
+            record = next(r for r in self._questions.tried.records if r.number == answer.trial)
+            told = f"Trial {answer.trial} {lost(answer.scored_drop, answer.metric)}."
+            row: Row = plain(
+                {
+                    "says": told if is_new else f"It had been scored before. {told}",
+                    "number": answer.trial,
+                    "id": record.id,
+                    "drop": answer.scored_drop,
+                    "penalty": answer.penalty,
+                    "size_bytes": answer.size_bytes,
+                }
+            )
+            return row
+
+    def searched(self, trials: int) -> Row:
+        """What came of further trials; a row of the result of a job."""
+        recommended = self._run.picks.get("recommended")
+        told = f"{recommended} is recommended now" if recommended else "nothing is recommended"
+        return {"says": f"{counted(trials, 'trial')}; {told}.", "trials": trials, "recommended": recommended}
 
     def cheapest(self, asked: Cheapest) -> Row:
         """The single steps from a candidate that are worth most.
@@ -201,6 +277,14 @@ class Session:
             }
         )
         return row
+
+
+def _stamp_of(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def _pieces(graph: Graph, pieces: Pieces) -> list[int | None]:

@@ -77,8 +77,7 @@ class Changes:
         Raises:
             UsageError: If a name is not known (with the nearest), or one node is to be in two states.
         """
-        floats = names_in_float(graph, layers.nodes)
-        chosen = {option: _covered(texts, layers, floats, option) for option, texts in self.wanted.items()}
+        chosen = {option: covered(texts, layers, graph, option) for option, texts in self.wanted.items()}
         _refuse_both(chosen)
         changed = moved(recipe, **chosen)
         if self.repairs is None:
@@ -116,12 +115,24 @@ def _texts(given: Texts) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _covered(texts: Iterable[str], layers: LayerTable, floats: Mapping[str, str], option: str) -> frozenset[str]:
-    found, kinds = frozenset[str](), sorted(set(layers.op_types.values()))
+def covered(texts: Iterable[str], layers: LayerTable, graph: Graph, option: str) -> frozenset[str]:
+    """The nodes that names, globs and op types cover.
+
+    Args:
+        texts: Of a user.
+        layers: For names and op types of nodes.
+        graph: The float model, for the words of an error.
+        option: Where the user said it.
+
+    Raises:
+        UsageError: If one covers none, with the nearest.
+    """
+    floats, found = names_in_float(graph, layers.nodes), frozenset[str]()
     for text in texts:
         try:
             found |= covered_nodes([text], layers.op_types, floats)
         except RecipeError as exc:
+            kinds = sorted(set(layers.op_types.values()))
             told = did_you_mean(text.upper(), kinds) or f" Op types of this model: {', '.join(kinds)}."
             raise UsageError(f"{option}: {exc}{told}") from exc
     return found

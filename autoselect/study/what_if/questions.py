@@ -76,15 +76,19 @@ class Questions:
         tried: What the trials tell.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, workshop: Workshop | None = None) -> None:
         """Open a run; nothing is planned yet.
+
+        Args:
+            folder: Of the run.
+            workshop: What was opened of it before, if only its trials are others by now.
 
         Raises:
             RunFolderError: If the folder holds no run.
             UsageError: If candidates of the run can no longer be planned: it keeps no calibrated model, or another
                 version made it.
         """
-        self.workshop = Workshop(folder)
+        self.workshop = workshop or Workshop(folder)
         self.tried = Tried(folder, self.workshop)
         self._fronts: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
