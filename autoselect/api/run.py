@@ -15,6 +15,7 @@ from autoselect.runs.run import read_limits
 if TYPE_CHECKING:
     import pandas as pd
 
+    from autoselect.explore.serving import Page
     from autoselect.study.what_if.answer import WhatIf
     from autoselect.study.what_if.questions import Questions
 
@@ -146,6 +147,28 @@ class Run(shown.Run):
             return read_limits(self.directory)
         names = [targets] if isinstance(targets, str) else None if targets is None else list(targets)
         return pd.DataFrame(self._asked().limits(names, None if allowed is None else list(allowed)))
+
+    def explore(self, *, port: int | None = None, browser: bool = True) -> Page:
+        """Serve a page on which models are tried by hand: what each costs and probably loses, built and scored.
+
+        Args:
+            port: Where it listens, on this machine alone; by default at a free port.
+            browser: Whether to open it in one.
+
+        Returns:
+            The page, with its address as ``url``; it is served until ``close()``, or until this process ends.
+
+        Raises:
+            UsageError: If the extra ``explore`` is not installed, the port is taken, or as :meth:`what_if`.
+        """
+        import webbrowser
+
+        from autoselect.explore.serving import serve
+
+        page = serve(self.directory, port=port)
+        if browser:
+            webbrowser.open(page.url)
+        return page
 
     def _asked(self) -> Questions:
         from autoselect.study.what_if.questions import Questions

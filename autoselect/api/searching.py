@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from autoselect.api.source import (
     ingredients_of,
     load_integer,
     load_source,
+    read_recipe,
     source_bytes,
 )
 from autoselect.api.told import takes, with_live
@@ -27,8 +29,10 @@ from autoselect.cases.ingredients import LIVE
 from autoselect.cases.settings import SearchSettings, kept_values, make_settings
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
+from autoselect.domain.pinned import Pins
 from autoselect.domain.quantities import chosen_objectives
-from autoselect.errors import MetricError, RunFolderError
+from autoselect.domain.recipe import Recipe
+from autoselect.errors import MetricError, RunFolderError, UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.runs.folder import RunFolder, free_folder
 from autoselect.runs.records import metric_column
@@ -40,6 +44,8 @@ from autoselect.sources.wishes import wishes_of
 from autoselect.study import request
 from autoselect.study import run as study_run
 from autoselect.study.outlook import Outlook, outlook
+
+NO_NODES: Mapping[str, str | Iterable[str]] = {}
 
 
 @takes(SearchSettings)
@@ -115,6 +121,8 @@ def resume(
     trials: int | None = None,
     timeout: float | None = None,
     workers: int | None = None,
+    recipes: Sequence[str | Path | Recipe] = (),
+    pins: Mapping[str, str | Iterable[str]] = NO_NODES,
     cache: bool = True,
     scheduler: Any = None,
     insecure: bool = False,
@@ -122,7 +130,7 @@ def resume(
     progress: bool | None = None,
     **live: Any,
 ) -> Run:
-    """Continue a run that was stopped, or give a finished one more trials.
+    """Continue a run that was stopped, give a finished one more trials, or score recipes of your own as trials of it.
 
     Args:
         directory: The run folder.
@@ -130,8 +138,16 @@ def resume(
         timeout: Seconds from now after which no further candidate is begun; as before by default.
         model: Needed only if the run was started with a live object. The same holds for the other ingredients.
         workers: Processes; as before by default.
+        recipes: Recipes that you made, for example that of an answer of ``run.what_if``, or their files. These are
+            scored like all others, as trials of origin ``user``, and nothing is proposed; they are none of the search's
+            total.
+        pins: What the trials to come keep, whatever earlier ones had: names of nodes, globs or op types under
+            ``keep_float`` (out of integers), ``keep_int`` and ``keep_int16``. They need a new total. What the search
+            moves together is pinned together.
 
     Raises:
+        UsageError: If a pin covers no node, or a unit has no form in the state that it is to keep.
+        RecipeError: If a recipe names what the model does not have.
         RunFolderError: If the folder holds no run, or one made of other ingredients.
 
     Examples:
@@ -143,9 +159,13 @@ def resume(
         8
     """
     folder = RunFolder(Path(directory))
+    if recipes and (pins or trials is not None):
+        raise UsageError("Recipes are scored and nothing is proposed, so leave out trials and pins, or the recipes.")
     further = {"scheduler": scheduler, "insecure": insecure}
     limits = {"trials": trials, "timeout": timeout, "workers": workers}
     asked = continued(folder, limits, cache=cache, listener=listener, live=live, **further)
+    by_hand = tuple(one if isinstance(one, Recipe) else read_recipe(Path(one)) for one in recipes)
+    asked = replace(asked, by_hand=by_hand, pins=Pins.of(pins))
     with workers_of(asked.settings), told_to(listener, progress) as told:
         study_run.resume(asked, folder, told)
     return drawn(folder)

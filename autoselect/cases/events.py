@@ -27,7 +27,7 @@ class TrialFinished:
 
     Attributes:
         number: Of the trial, from 0.
-        origin: ``baseline:…`` or the sampler's name.
+        origin: ``baseline:…``, the sampler's name, or ``user``.
         score: The metric, None for a failed trial.
         size_bytes: Of the candidate, None for a failed trial.
         penalty: Fragmentation penalty, None for a failed trial.

@@ -12,6 +12,7 @@ from autoselect.cli.building import build, compile_model
 from autoselect.cli.check import check
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
+from autoselect.cli.explore import explore
 from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
 from autoselect.cli.parsing import Command, Group, ShortHelp
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_RUNS = (demo, init, check, search, resume, show, pick, what_if, merge, compare, benchmark, report, watch)
+_RUNS = (demo, init, check, search, resume, show, pick, what_if, explore, merge, compare, benchmark, report, watch)
 _MODELS = (build, evaluate, inspect, compile_model, diagnose)
 _NAMES = {compile_model: "compile"}
 """Of commands that are not called like their function, since Python has one of that name."""

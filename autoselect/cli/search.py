@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,8 @@ from autoselect.cli.parsing import HelpAll
 from autoselect.runs.run import Run
 
 _LIVE = "What the run had as an object in Python, not as a path or name"
+_BY_HAND = "By hand: recipes, or pins of the trials to come; names, globs or op types, may be repeated"
+Nodes = list[str] | None
 _AS_BEFORE = "As in autoselect search."
 
 
@@ -33,13 +36,33 @@ def resume(
     *,
     directory: Annotated[str, typer.Argument(help="Run folder.")],
     settings: Mapping[str, Any],
+    recipe: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_BY_HAND,
+            help="Score this recipe, a JSON file, as a trial of the run, and propose nothing; may be repeated.",
+        ),
+    ] = None,
+    keep_float: Annotated[
+        Nodes,
+        typer.Option(metavar="NODE", rich_help_panel=_BY_HAND, help="Stays out of integers in trials to come."),
+    ] = None,
+    keep_int: Annotated[
+        Nodes, typer.Option(metavar="NODE", rich_help_panel=_BY_HAND, help="Stays in 8-bit integers in these.")
+    ] = None,
+    keep_int16: Annotated[
+        Nodes, typer.Option(metavar="NODE", rich_help_panel=_BY_HAND, help="Keeps 16-bit activations in these.")
+    ] = None,
     no_cache: Annotated[bool, option_of("cache")] = False,
     listener: Listener,
 ) -> Run:
     """Go on with a search that was stopped, or give a finished one more trials."""
     from autoselect import resume as run_resume
 
-    return run_resume(directory, **settings, cache=not no_cache, listener=listener)
+    pins = {"keep_float": keep_float or (), "keep_int": keep_int or (), "keep_int16": keep_int16 or ()}
+    by_hand = {"recipes": recipe or (), "pins": {name: nodes for name, nodes in pins.items() if nodes}}
+    return run_resume(directory, **settings, **by_hand, cache=not no_cache, listener=listener)
 
 
 @with_run

@@ -28,6 +28,9 @@ def what_if(
             help="What to change: a pick, int8, int16, hybrid, float, an id of trials.csv, or the number of a trial.",
         ),
     ] = "recommended",
+    recipe: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A recipe to change instead, a JSON file.")
+    ] = None,
     deny: Annotated[
         Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Leave it out of integers: hybrid or float.")
     ] = None,
@@ -61,6 +64,7 @@ def what_if(
     Size, penalty, segments and kinds are exact; the drop is what the trials let expect.
     """
     from autoselect.api.run import load_run
+    from autoselect.api.source import read_recipe
     from autoselect.cli.results import print_json
 
     changes: dict[str, Any] = {"deny": deny or (), "in_float": in_float or (), "int16": int16 or (), "int8": int8 or ()}
@@ -68,15 +72,16 @@ def what_if(
         changes["repairs"] = [name for name in repairs if name != "none"]
     with results_only_on_stdout():
         run = load_run(directory)
-        found = run.what_if(start, **changes, target=target)
-        before = run.what_if(start, target=target)
+        asked = start if recipe is None else read_recipe(recipe)
+        found = run.what_if(asked, **changes, target=target)
+        before = run.what_if(asked, target=target)
         scored = found.score(evaluation) if score or evaluation is not None else None
         if build is not None:
             found.build(build)
     if as_json:
         print_json({**found.as_dict(), "score": scored, "path": None if build is None else str(build)})
         return
-    _print([before, found] if found.recipe != before.recipe else [found], start)
+    _print([before, found] if found.recipe != before.recipe else [found], before.name)
     if scored is not None:
         _print_score(scored)
     if build is not None:

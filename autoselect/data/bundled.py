@@ -40,6 +40,11 @@ def read_toml(name_or_path: str, *, folder: str = "", kind: str = "search space"
         raise
 
 
+def bundled_names(folder: str = "") -> list[str]:
+    """Names of the bundled files of a sub-folder."""
+    return sorted(path.stem for path in (bundled_directory() / folder).glob("*.toml"))
+
+
 def lasting(name_or_path: str) -> str:
     """The same file by a name that any folder finds it by: a path is absolute, a bundled name stays as it is."""
     return str(Path(name_or_path).absolute()) if Path(name_or_path).suffix == ".toml" else name_or_path
@@ -48,6 +53,6 @@ def lasting(name_or_path: str) -> str:
 def _unknown(name: str, folder: str, kind: str) -> str:
     if name.endswith(".toml"):
         return f"There is no {kind} file {name}. Check the path."
-    known = sorted(p.stem for p in (bundled_directory() / folder).glob("*.toml"))
+    known = bundled_names(folder)
     hint = did_you_mean(name, known, most=1)
     return f"There is no {kind} {name!r}.{hint} Bundled: {', '.join(known)}; or pass a path that ends in .toml."

@@ -91,6 +91,11 @@ def _is_lost(metric: str) -> bool:
     return metric in SHARES or _UNITS.get(metric) == "dB"
 
 
+def unit_of_drops(metric: str) -> tuple[str, float]:
+    """The unit in which differences of scores are said, and by what they are multiplied: 100 for points of a share."""
+    return ("points", 100.0) if metric in SHARES else (_unit(metric), 1.0)
+
+
 def _spoken(metric: str) -> str:
     return label(metric).replace("_", " ")
 

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import IO
 
 
 def run_tethered(command: Sequence[str], *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
@@ -21,22 +22,60 @@ def run_tethered(command: Sequence[str], *, timeout_seconds: float) -> subproces
     Raises:
         subprocess.TimeoutExpired: If it took longer.
     """
-    tail, tether = os.pipe()
-    guard = [sys.executable, "-I", "-S", __file__, str(tail), *command]
-    with os.fdopen(tail), os.fdopen(tether, "wb") as held:
-        process = subprocess.Popen(
-            guard,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            pass_fds=(tail,),
-            start_new_session=True,
-        )
-        with process, held:  # The tether is let go before the guard is waited for.
-            out, err = process.communicate(timeout=timeout_seconds)
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    with Tethered(command) as running:  # The tether is let go before the guard is waited for.
+        out, err = running.process.communicate(timeout=timeout_seconds)
+    return subprocess.CompletedProcess(command, running.process.returncode, out, err)
+
+
+class Tethered:
+    """A command that runs; a context manager, at whose end it is killed if it still does.
+
+    Attributes:
+        process: The guard, which ends as the command does, with what the command prints (as text).
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        errors: IO[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it.
+
+        Args:
+            command: The program and its arguments.
+            errors: Where it writes to stderr; by default a pipe.
+            environment: Of the process; this one's by default.
+        """
+        tail, tether = os.pipe()
+        self._tether = os.fdopen(tether, "wb")
+        with os.fdopen(tail):
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", __file__, str(tail), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors or subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=environment,
+                pass_fds=(tail,),
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Tethered:
+        """Nothing more to do."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill it if it runs, and wait for its end."""
+        self.kill()
+        with self.process:
+            pass
+
+    def kill(self) -> None:
+        """Kill the command and all that it started; nothing happens if it has ended."""
+        self._tether.close()
 
 
 def _guard(tail: int, command: list[str]) -> None:

@@ -131,13 +131,17 @@ class Partial(_Measured):
     drop: float = math.nan
 
 
+BY_HAND = "user"
+"""Origin of a trial whose recipe a user made; it is none of the search's budget."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
     """One trial of the study.
 
     Attributes:
         number: Of the trial.
-        origin: ``baseline:…`` or the sampler's name.
+        origin: ``baseline:…``, the sampler's name, or ``user``.
         recipe: Resolved; None where the trial failed before it had one.
         scores: None for a failed or dropped trial.
         reused: True where the score was known already.

@@ -56,10 +56,9 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
     16 bits is an op with 16-bit activations.
     """
     ops, floats = _computing(graph)
-    boundaries = [op for op in graph.ops if op.kind is OpKind.BOUNDARY]
-    crossings = [_integer_side(graph, op) for op in boundaries if _inside(graph, op)]
+    crossings = crossing_tensors(graph)
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossings)
-    segments = count_segments(graph, [_ON_ACCELERATOR.get(op.kind, False) for op in graph.ops])
+    segments = count_segments(graph, sides_of(graph))
     count = max(len(ops), 1)
     share = _share(ops, floats)
     penalty = (
@@ -81,6 +80,17 @@ def fragmentation(graph: Graph, weights: PenaltyWeights) -> Fragmentation:
         float_macs_share=share,
         penalty=penalty,
     )
+
+
+def sides_of(graph: Graph) -> list[bool | None]:
+    """For each op whether an integer-only accelerator runs it; None where it is computed on either side."""
+    return [_ON_ACCELERATOR.get(op.kind, False) for op in graph.ops]
+
+
+def crossing_tensors(graph: Graph) -> list[int]:
+    """Tensors that are converted between integer and float inside the model, each on its integer side."""
+    boundaries = [op for op in graph.ops if op.kind is OpKind.BOUNDARY]
+    return [_integer_side(op) for op in boundaries if _inside(graph, op)]
 
 
 def float_share(graph: Graph) -> float:
@@ -112,7 +122,7 @@ def _inside(graph: Graph, boundary: Op) -> bool:
     return boundary.inputs[0] not in graph.inputs and boundary.outputs[0] not in graph.outputs
 
 
-def _integer_side(graph: Graph, op: Op) -> int:
+def _integer_side(op: Op) -> int:
     return op.outputs[0] if op.op_type == "QUANTIZE" else op.inputs[0]
 
 

@@ -41,7 +41,7 @@ def stop_of(
     """
     if request.members:
         return lambda _: "nothing is proposed beside the members of other runs"
-    if not _may_end(request):
+    if request.pins or not _may_end(request):
         return never
     pinned = frozenset[str]() if problem is None else problem.pinned
 

@@ -25,7 +25,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import PreparationError, ScoreError, TrialError, UsageError
 from autoselect.isolation.door import Workers
-from autoselect.runs.records import Partial, Scores, TrialRecord
+from autoselect.runs.records import BY_HAND, Partial, Scores, TrialRecord
 from autoselect.study.pipeline import Candidate, Pipeline
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.hypervolume_gain import Weight, loss_worth, reference_corner
@@ -108,7 +108,7 @@ class SearchLoop:
             self._remember(record)
 
     def _remember(self, record: TrialRecord) -> None:
-        self._done += 1
+        self._done += record.origin != BY_HAND
         if record.forecast_error and record.recipe is not None and self._forecasts is not None:
             self._forecast_errors[record.recipe.fingerprint] = record.forecast_error
             self._forecasts.distrust(record.recipe)
@@ -169,6 +169,16 @@ class SearchLoop:
                 self._begin(partial(self._open_baseline, baseline))
         self._finish_running()
         return stop(list(self._known.values()))
+
+    def tell_by_hand(self, recipes: Sequence[Recipe]) -> None:
+        """Tell what a user made, each scored in full. What has its score already gets no second trial."""
+        self._dropped.clear()  # A part of the samples was enough for the search.
+        self._bytes_of = {own: sha256 for own, sha256 in self._bytes_of.items() if sha256 in self._known}
+        self._left = len(recipes)
+        for recipe in recipes:
+            if recipe.fingerprint not in self._bytes_of:
+                self._begin(partial(self._study.open_by_hand, recipe))
+        self._finish_running()
 
     def _open_baseline(self, baseline: Baseline) -> Asked | None:
         return None if self._study.rules_out(baseline.recipe) else self._study.open_baseline(self._space, baseline)

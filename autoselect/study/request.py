@@ -8,6 +8,7 @@ from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settings import SearchSettings
 from autoselect.data.specs import code_hash
 from autoselect.domain.objectives import Direction
+from autoselect.domain.pinned import NO_PINS, Pins
 from autoselect.domain.recipe import Recipe
 from autoselect.scoring.user_metric import UserMetric
 
@@ -23,6 +24,8 @@ class Request:
         metric_name: Name of the metric or evaluator, as in the tables.
         direction: Of the metric.
         members: Recipes of other runs to score; nothing is then proposed beside them and the baselines.
+        by_hand: Recipes that a user made, to be scored as trials of a run that there is; nothing is then proposed.
+        pins: What every candidate to come keeps of nodes, of which earlier trials may have tried other states.
     """
 
     ingredients: Ingredients
@@ -31,6 +34,8 @@ class Request:
     metric_name: str
     direction: Direction
     members: tuple[Recipe, ...] = ()
+    by_hand: tuple[Recipe, ...] = ()
+    pins: Pins = NO_PINS
 
     @property
     def user_code(self) -> str | None:

@@ -17,15 +17,17 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
+from autoselect.domain.pinned import NO_PINS, Pins
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
 from autoselect.domain.units import nodes_behind
-from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError, sentence
+from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError, UsageError, sentence
 from autoselect.isolation.door import InTime, Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
+from autoselect.runs.records import BY_HAND, TrialRecord
 from autoselect.scoring.evaluate import takes
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
@@ -35,21 +37,24 @@ from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.finish import Finish
 from autoselect.study.loop import SearchLoop, Stop
 from autoselect.study.proposing.forecast_check import ForecastCheck
+from autoselect.study.proposing.pins import holding
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.manifest import (
     changed_code,
     is_settled,
     new_manifest,
+    pinned_trials,
     refuse_lost_states,
     refuse_other_ingredients,
     refuse_other_metric,
     refuse_other_space,
     space_hash,
 )
-from autoselect.study.recording.optuna_study import SearchStudy
+from autoselect.study.recording.optuna_study import SearchStudy, read_records
 from autoselect.study.recording.samplers import PROPOSERS, check_sampler, make_sampler
 from autoselect.study.request import Request
 from autoselect.study.setup.baselines import Baseline, baselines
+from autoselect.study.setup.by_user import refuse_nothing_to_do, with_nodes_named
 from autoselect.study.setup.preparing import bind_case, prepared, search_pool
 from autoselect.study.setup.problem import make_problem
 from autoselect.study.setup.remembering import Remembering
@@ -137,10 +142,14 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     """Continue a search; what it has scored is not scored again. Returns its status.
 
     Raises:
+        UsageError: If pins cannot be kept, or there is nothing to pin.
         RunFolderError: If the folder holds no run, or one made of other ingredients.
     """
     manifest = folder.read_manifest()
     refuse_other_metric(folder, manifest, request)
+    if request.pins and request.settings.sampler not in PROPOSERS:
+        raise UsageError(_UNPINNED.format(request.settings.sampler))
+    refuse_nothing_to_do(request, _own(read_records(folder.study)))
     space_file = read_space(request.settings.search_space)
     clock = StageClock(listener, before=earlier_seconds(folder))
     with folder.locked(), search_pool(request, folder) as pool:
@@ -154,6 +163,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                 refuse_lost_states(folder, request.settings.states, settings.states, remarks)
             request = replace(request, settings=settings)
             case, space = _bound(request, case, remarks, space_file, clock)
+            request = with_nodes_named(request, case)
             case = warned(case, changed_code(manifest, request), clock)
             if not is_settled(manifest):
                 return _begin(request, folder, case, space, pool, clock)
@@ -165,7 +175,13 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
                 front_files.remove_work(folder.work)
             raise
         folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
-        return _search(request, folder, case, space, float_model, pool, clock)
+        try:
+            return _search(request, folder, case, space, float_model, pool, clock)
+        except UsageError:  # Of pins that cannot be kept: as if they had not been asked for.
+            folder.write_manifest(manifest)
+            if not kept:
+                front_files.remove_work(folder.work)
+            raise
 
 
 @contextlib.contextmanager
@@ -204,6 +220,8 @@ def _search(
     remarks += _spilling(case, settings, folder, pool, clock)
     objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
     study = _opened_study(folder, objectives)
+    told = study.records()
+    _keep_pins(folder, told, request.pins)
     search = _Search(
         request=request,
         folder=folder,
@@ -215,7 +233,7 @@ def _search(
         objectives=objectives,
         yardstick=references.yardstick_of(float_model, request.metric_name, request.direction, settings),
         study=study,
-        begun=len(study.records()),
+        begun=len(told),
     )
     try:
         status = search.finished(pool, search.reason())
@@ -257,6 +275,8 @@ class _Search:
 
     def reason(self) -> str | None:
         """Run all trials; say why the search ended with trials left, None if it did not."""
+        if self.request.by_hand:
+            return self._by_hand()
         proving = _proving_rewrites(self.case, self.settings, self.pool)
         alone = not self.request.members  # Members of other runs are told together, after repairs.
         reason = self._by_whole_models() if alone else None
@@ -292,7 +312,7 @@ class _Search:
 
     def _is_spent(self) -> bool:
         """Whether no trial is left, so that nothing more need be known."""
-        return self._has_scores() and len(self.study.records()) >= self.settings.trials
+        return self._has_scores() and _own(self.study.records()) >= self.settings.trials
 
     def _has_scores(self) -> bool:
         """Whether any model of the study could be run and has a score."""
@@ -310,13 +330,9 @@ class _Search:
     def _by_candidates(self) -> str | None:
         """Why the search ends before its budget is spent on candidates of a sampler."""
         settings = self.settings
-        if settings.sampler in PROPOSERS:
-            probers = InTime(Remembering(self.pool, self.folder.probes), settings.trial_timeout)
-            self.problem, remarks = make_problem(
-                self.case, self.space, settings, self.yardstick.rule, probers, self._noting
-            )
-            self._remark(remarks)
+        self._know_problem()
         if self.problem is not None:
+            self.problem.hold = holding(self.problem, self.request.pins)
             write_explanations(self.folder, self.problem, settings.template, [], {})
         sampler = make_sampler(
             settings.sampler,
@@ -326,9 +342,30 @@ class _Search:
             template=settings.template,
             budget=settings.trials,
         )
+        if self.problem is None and self.request.pins:
+            raise UsageError(_UNPINNED.format(settings.sampler))
         self.study.sample_by(sampler, settings.repair_choices)
         self._start_trials()
         return self._loop().run(self._baselines(), settings.trials, self._stop(), self._late)
+
+    def _know_problem(self) -> None:
+        """Let it be known what a sampler may know; what was probed before is not probed again."""
+        settings = self.settings
+        if settings.sampler in PROPOSERS:
+            probers = InTime(Remembering(self.pool, self.folder.probes), settings.trial_timeout)
+            self.problem, remarks = make_problem(
+                self.case, self.space, settings, self.yardstick.rule, probers, self._noting
+            )
+            self._remark(remarks)
+
+    def _by_hand(self) -> str | None:
+        """Score what a user made; the search ended as it did before."""
+        if self.folder.sensitivity.exists():
+            self._know_problem()
+        self.clock(StageStarted(stage="trials", total=len(self.request.by_hand)))
+        self._loop().tell_by_hand(self.request.by_hand)
+        summary = read_json(self.folder.summary, missing="") if self.folder.summary.exists() else {}
+        return summary.get("ended_early")
 
     def _try_repairs(self) -> None:
         """Let the settings, and the manifest, have the sets of repairs that candidates may have."""
@@ -361,6 +398,7 @@ class _Search:
     def finished(self, pool: Workers | None, ended_early: str | None = None) -> str:
         """Write the result, see :meth:`Finish.write`; with a word on members of other runs that were not scored."""
         self._remark(_unscored(self.request, self.study))
+        _keep_pins(self.folder, self.study.records())
         finish = Finish(
             folder=self.folder,
             case=self.case,
@@ -412,6 +450,24 @@ class _Search:
 
     def _remark(self, remarks: Sequence[str]) -> None:
         self.case = _remarked(self.case, self.folder, remarks, self.clock)
+
+
+_UNPINNED = (
+    "The sampler {!r} keeps no pins in this search space: only the samplers surrogate and random do, where the space "
+    "has choices of nodes. Leave the pins out, or start a new run with --keep-float and --keep-int."
+)
+
+
+def _own(records: Sequence[TrialRecord]) -> int:
+    """How many trials are of the search's budget."""
+    return sum(record.origin != BY_HAND for record in records)
+
+
+def _keep_pins(folder: RunFolder, told: Sequence[TrialRecord], pins: Pins = NO_PINS) -> None:
+    """Let the manifest say which trials were proposed under pins, and which will be."""
+    manifest = folder.read_manifest()
+    if found := pinned_trials(manifest, max((record.number for record in told), default=-1), pins):
+        folder.write_manifest({**manifest, "pinned": found})
 
 
 def _proving_rewrites(case: Case, settings: SearchSettings, pool: Workers) -> Future[tuple[str, str]] | None:

@@ -62,7 +62,7 @@ def test_kinds_are_those_that_the_builder_made(run: autoselect.Run) -> None:
     asked = run._asked()
     for changes in random_changes(nodes_of(run), 4, 6):
         found = run.what_if("int8", **changes)
-        _, reply = asked._workshop.build(found.recipe, asked._place_of(found))
+        _, reply = asked.workshop.build(found.recipe, asked.place_of(found))
         assert dict(found.nodes) == reply.kinds
         assert found.fallbacks.keys() == reply.fallbacks.keys()
 

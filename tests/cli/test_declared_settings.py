@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,6 +27,7 @@ from autoselect.cli.main import app
 from autoselect.cli.search import search
 from autoselect.diagnosis import settings as diagnosis_settings
 from autoselect.diagnosis.settings import DiagnosisSettings
+from autoselect.domain.pinned import Pins
 from autoselect.study.recording.samplers import SAMPLERS
 
 ROOT = Path(autoselect.__file__).resolve().parent
@@ -166,7 +168,8 @@ def test_resume_takes_what_is_declared_for_it() -> None:
     changeable = {name for name, option in declared().items() if option.live or option.resume}
     for parameters in (command("resume"), inspect.signature(autoselect.resume).parameters):
         assert changeable <= set(parameters)
-        assert set(parameters) & set(declared()) <= changeable | {"cache", "listener", "progress"}
+        own = {"cache", "listener", "progress", *(field.name for field in fields(Pins))}  # Pins are of trials to come.
+        assert set(parameters) & set(declared()) <= changeable | own
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)

@@ -36,7 +36,7 @@ def graphs(run: Run, places: Mapping[str, int]) -> list[Row]:
             continue
         made = [(chip.name, chip.models[row.label]) for chip in chips if row.label in chip.models]
         sides = [_sides(graph, name, model) for name, model in made if len(model.left) == model.left_ops]
-        found.append({"id": row.label, "picks": list(row.picks), "ops": _ops(graph, places), "chips": sides})
+        found.append({"id": row.label, "picks": list(row.picks), "ops": op_rows(graph, places), "chips": sides})
     return found
 
 
@@ -55,14 +55,14 @@ def _sides(graph: Graph, name: str, model: OnChip) -> Row:
     return {"name": name, "pieces": pieces, "reasons": reasons, "why": {i: reasons.index(w) for i, w in why.items()}}
 
 
-def _ops(graph: Graph, places: Mapping[str, int]) -> list[list[Any]]:
+def op_rows(graph: Graph, places: Mapping[str, int]) -> list[list[Any]]:
+    """The ops of a graph, a row each, see :func:`graphs`; ``places`` are the numbers of the nodes' rows, by name."""
     producers = graph.producers()
     rows: list[list[Any]] = []
     for op in graph.ops:
         output = graph.tensors[op.outputs[0]] if op.outputs else None
         name = output.name if output else ""
         shape = f"{output.dtype} {'×'.join(map(str, output.shape)) or 'scalar'}" if output else ""
-        constants = sum(graph.tensors[i].size_bytes for i in op.constants)
         sources = sorted({producers[i] for i in op.inputs if i in producers})
-        rows.append([op.op_type, op.kind.value, places.get(name, name), shape, op.macs, constants, sources])
+        rows.append([op.op_type, op.kind.value, places.get(name, name), shape, op.macs, op.constant_bytes, sources])
     return rows

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from autoselect._version import __version__
@@ -45,19 +45,25 @@ def write_page(run: Run, path: Path) -> Path:
 
 def page_of(run: Run) -> str:
     """The page of a run as HTML."""
-    environment = Environment(
-        loader=PackageLoader("autoselect.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    return rendered(
+        "autoselect.report",
+        "report.html.j2",
+        **context(run),
+        style=asset("templates/report.css"),
+        script=asset("templates/report.js"),
+        graph_script=asset("templates/graph_view.js") + asset("templates/graph.js"),
+        plotly=asset("vendor/plotly-basic.min.js"),
+        dagre=asset("vendor/dagre.min.js"),
     )
+
+
+def rendered(package: str, template: str, **shown: Any) -> str:
+    """A page of a package's folder ``templates``; it may include templates of the report."""
+    loader = ChoiceLoader([PackageLoader(package), PackageLoader("autoselect.report")])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["words"] = _words
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
-    return environment.get_template("report.html.j2").render(
-        **context(run),
-        style=_asset("templates/report.css"),
-        script=_asset("templates/report.js"),
-        graph_script=_asset("templates/graph.js"),
-        plotly=_asset("vendor/plotly-basic.min.js"),
-        dagre=_asset("vendor/dagre.min.js"),
-    )
+    return environment.get_template(template).render(**shown)
 
 
 def context(run: Run) -> dict[str, Any]:
@@ -160,6 +166,6 @@ def _model_name(run: Run) -> str:
     return Path(source).name if source else "model"
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str, package: str = "autoselect.report") -> Markup:
     """A style sheet or script: no data, and no end tag of a script in it, so it goes into the page as it is."""
-    return Markup(files("autoselect.report").joinpath(name).read_text(encoding="utf-8"))
+    return Markup(files(package).joinpath(name).read_text(encoding="utf-8"))

@@ -90,11 +90,17 @@ class Expectation:
             mask: The candidate, or the nearest of whole units.
             others: Candidates of whole units that are about as near; how much they differ is open then.
         """
-        belief, beyond, left = self._believed([mask], self._width, others)
-        (ends,) = self._link.loss_quantiles(belief, _ENDS, beyond, left)
-        low, high = map(float, ends)
-        drop = min(max(float(self._link.expected(belief)[0] + beyond[0]), low), high)
-        return Likely(drop=drop, low=low, high=high, log_divergence=float(belief.mean[0]))
+        return self._likely(*self._believed([mask], self._width, others))[0]
+
+    def likely_each(self, masks: Sequence[Mask]) -> list[Likely]:
+        """What each of several candidates of whole units is expected to lose, asked for at once."""
+        return self._likely(*self._believed(masks, self._width)) if masks else []
+
+    def _likely(self, belief: Belief, beyond: np.ndarray, left: np.ndarray) -> list[Likely]:
+        ends = self._link.loss_quantiles(belief, _ENDS, beyond, left)
+        middles = np.clip(self._link.expected(belief) + beyond, *ends.T)
+        rows = zip(middles.tolist(), *ends.T.tolist(), belief.mean.tolist(), strict=True)
+        return [Likely(drop=drop, low=low, high=high, log_divergence=mean) for drop, low, high, mean in rows]
 
     def chance_within(self, mask: Mask, limit: float, others: Sequence[Mask] = ()) -> float:
         """How likely a candidate's measured loss is at most a limit; the arguments are those of :meth:`likely`."""

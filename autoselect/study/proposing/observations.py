@@ -12,7 +12,7 @@ from autoselect.domain.evidence import agreed
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import further_of, left_out_of
-from autoselect.runs.records import Partial, Scores, TrialRecord
+from autoselect.runs.records import BY_HAND, Partial, Scores, TrialRecord
 from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.problem import Problem
 
@@ -84,14 +84,17 @@ class Reader:
     template: Recipe | None = None
 
     def seen(self, record: TrialRecord) -> Seen | None:
-        """What one trial says; None if it says nothing of the search's own recipes."""
+        """What one trial says; None if it says nothing of the search's own recipes.
+
+        What a user made of parts of units says nothing of whole ones.
+        """
         recipe = record.recipe
         if recipe is None or not (record.scores or record.partial or record.error):
             return None
         if record.scores is None and record.partial is None:
             split, failing = self._split(recipe), self.problem.units_of(record.error_nodes)
             return Seen(mask=self.mask(recipe), share=0.0, feasible=False, split=split, failing=failing)
-        if not self.is_ours(recipe):
+        if not self.is_ours(recipe) or (record.origin == BY_HAND and self._split(recipe)):
             return None
         if record.scores is not None:
             return replace(_of_scores(self.mask(recipe), record.scores, record.feasible), split=self._split(recipe))

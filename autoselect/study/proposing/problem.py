@@ -70,6 +70,15 @@ Forecaster = Callable[[frozenset[str], Mapping[str, frozenset[str]], Repairs], F
 """A forecast by the nodes left out, by those of them in each further state, and by the candidate's repairs."""
 
 
+Hold = Callable[[Mask], Mask]
+"""Makes of any candidate the nearest one that keeps what a user pinned."""
+
+
+def as_it_is(mask: Mask) -> Mask:
+    """Nothing is pinned."""
+    return mask
+
+
 class Problem:
     """One search as a sampler sees it.
 
@@ -90,6 +99,7 @@ class Problem:
         forecast_of: Exact size and penalty by the nodes left out, those of them in each further state, and repairs;
             not remembered.
         order: The nodes in the order in which forecasts say what becomes of them; empty if they do not.
+        hold: Every proposal is as this makes it; what is known already need not be.
     """
 
     def __init__(
@@ -124,6 +134,7 @@ class Problem:
         self.constraints, self.rule = constraints, rule
         self.costs = tuple(costs)
         self.forecast_of, self.order = forecast, tuple(order)
+        self.hold: Hold = as_it_is
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
         self._distrusted: set[Mask] = set()
         self._keys: dict[Mask, object] = {}

@@ -70,7 +70,10 @@ def all_masks(problem: Problem) -> Iterator[Mask]:
 
 
 def random_masks(problem: Problem, seed: int) -> Proposer:
-    """Masks of random density, each set of units once, until all were drawn; states and repairs by chance."""
+    """Masks of random density, each set of units once, until all were drawn; states and repairs by chance.
+
+    What a user pinned is put into them once they are drawn.
+    """
     rng = np.random.default_rng(seed)
 
     def draws() -> Iterator[Mask]:
@@ -89,4 +92,4 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
                     problem.offered[int(rng.integers(len(problem.offered)))] if len(problem.offered) > 1 else 0,
                 )
 
-    return Listed(filter(problem.accepts, draws()))
+    return Listed(filter(problem.accepts, map(problem.hold, draws())))

@@ -19,7 +19,7 @@ from autoselect.study.proposing.hypervolume_gain import FrontVolume, Weight, fit
 from autoselect.study.proposing.likeness import Likeness
 from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen, noise_of
-from autoselect.study.proposing.problem import Problem
+from autoselect.study.proposing.problem import Problem, as_it_is
 from autoselect.study.proposing.proposers import all_masks, by_sensitivity, prefixes
 from autoselect.study.proposing.recommending import Recommending
 from autoselect.study.proposing.surrogate import Surrogate, learn, one_thread
@@ -151,7 +151,7 @@ class SurrogateProposer:
         for share in constants.OPENING:
             units = sum(1 << i for i in ranking[: round(share * len(ranking))])
             found.append(self._problem.unclipped(self._problem.balanced(units, noise, integers)))
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(map(self._problem.hold, found)))
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
         """Whether it may run, the target takes it, and it is neither known nor equal to what is known once built."""
@@ -161,13 +161,14 @@ class SurrogateProposer:
         return mask not in taken and found.key not in keys and found.refusal is None
 
     def _anything(self, taken: set[Mask], keys: set[object]) -> Mask | None:
-        for mask in self._pool:
+        for mask in map(self._problem.hold, self._pool):
             if self._is_new(mask, taken, keys):
                 return mask
         for _ in range(1000):
             units = self._any_units()
             further, offered = [self._any_units() & form for form in self._problem.forms[1:]], self._problem.offered
             mask = Mask(units, further, offered[int(self._rng.integers(len(offered)))] if len(offered) > 1 else 0)
+            mask = self._problem.hold(mask)
             if self._is_new(mask, taken, keys):
                 return mask
         return None
@@ -274,7 +275,8 @@ class _Ask:
         return fresh, lowered * self._failures.chances(fresh)
 
     def _fresh(self, masks: Sequence[Mask]) -> list[Mask]:
-        return [m for m in masks if self._owner._is_new(m, self._taken, self._keys)]
+        held = masks if self._problem.hold is as_it_is else dict.fromkeys(map(self._problem.hold, masks))
+        return [m for m in held if self._owner._is_new(m, self._taken, self._keys)]
 
     def further(self, chosen: Mask, count: int) -> tuple[Mask, ...]:
         """So many more of the best proposals, each chosen as if those before it were under way."""

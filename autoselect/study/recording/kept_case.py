@@ -17,6 +17,7 @@ from autoselect.runs.files import storage_errors, write_json
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.study.proposing.problem import Problem, Unit
 
+_UNITS = "units.json"
 _FORMAT = 1
 """Raised whenever what is written here changes."""
 
@@ -27,14 +28,17 @@ def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
     Args:
         folder: Of the run; what was kept before is replaced.
         files: Of the case.
-        problem: What the sampler knew; None if the search ended before it was asked.
+        problem: What the sampler knew; None if this process did not ask it: then what was kept of its units stays.
 
     Raises:
         StorageError: If a file cannot be written.
     """
-    kept = CaseFiles(root=folder.kept)
+    beside, former = (folder.kept.with_name(f".{folder.kept.name}-{name}") for name in ("new", "former"))
+    kept = CaseFiles(root=beside)
     with storage_errors(folder.kept):
-        shutil.rmtree(folder.kept, ignore_errors=True)
+        for left in (beside, former):  # By a process that was killed.
+            shutil.rmtree(left, ignore_errors=True)
+        beside.mkdir()
         for name in ("prepared", "evidence"):
             source: Path = getattr(files, name)
             if source.exists():
@@ -42,10 +46,23 @@ def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
         for source, target in ((files.float_model, kept.float_model), (files.seen, kept.seen)):
             if source.exists():
                 shutil.copy2(source, target)
+    _write_units(beside, folder.kept, problem)
+    with storage_errors(folder.kept):
+        if folder.kept.exists():
+            folder.kept.rename(former)
+        beside.rename(folder.kept)
+        shutil.rmtree(former, ignore_errors=True)
+
+
+def _write_units(kept: Path, before: Path, problem: Problem | None) -> None:
+    if problem is None and (before / _UNITS).exists():
+        with storage_errors(kept):
+            shutil.copy2(before / _UNITS, kept / _UNITS)
+        return
     units = None if problem is None else [_row(unit) for unit in problem.units]
     pinned = [] if problem is None else sorted(problem.pinned)
     known = {"format": _FORMAT, "prepared": PREPARED_FORMAT, "units": units, "pinned": pinned}
-    write_json(folder.kept / "units.json", known)
+    write_json(kept / _UNITS, known)
 
 
 Shown = list[tuple[str, float, float]]
@@ -119,7 +136,7 @@ def kept_units(folder: RunFolder) -> tuple[tuple[Unit, ...] | None, frozenset[st
 
 
 def _read(folder: RunFolder) -> dict[str, Any]:
-    path = folder.kept / "units.json"
+    path = folder.kept / _UNITS
     if not path.exists():
         raise UsageError(
             f"{folder.root} keeps no calibrated model to forecast and build candidates from: an earlier version made "

@@ -10,6 +10,7 @@ from typing import Any
 
 from autoselect.cases.prepare import Case
 from autoselect.cases.versions import versions
+from autoselect.domain.pinned import NO_PINS, Pins
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.words import listed
 from autoselect.errors import RunFolderError
@@ -33,6 +34,23 @@ def new_manifest(request: Request) -> dict[str, Any]:
         "warnings": [],
         "notes": [],
     }
+
+
+def pinned_trials(manifest: Mapping[str, Any], last: int, pins: Pins = NO_PINS) -> list[dict[str, Any]]:
+    """Which trials were proposed under which pins, as the manifest keeps it.
+
+    Args:
+        manifest: As it is; what is open in it ends here.
+        last: Number of the last trial that was told; -1 without any.
+        pins: Of the trials that come next.
+    """
+    before: list[dict[str, Any]] = list(manifest.get("pinned", ()))
+    ended = [{**one, "last_trial": last} if one["last_trial"] is None else one for one in before]
+    kept = [one for one in ended if one["first_trial"] <= one["last_trial"]]
+    if not pins:
+        return kept
+    named = {name: sorted(nodes) for name, nodes in pins.named.items()}
+    return [*kept, {"first_trial": last + 1, "last_trial": None, **named}]
 
 
 def is_settled(manifest: Mapping[str, Any]) -> bool:

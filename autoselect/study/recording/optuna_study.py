@@ -26,7 +26,7 @@ from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Value
 from autoselect.errors import RecipeError, RunFolderError
 from autoselect.isolation.interrupts import held_back
 from autoselect.runs.files import storage_errors
-from autoselect.runs.records import TrialRecord
+from autoselect.runs.records import BY_HAND, TrialRecord
 from autoselect.study.recording import dashboard
 from autoselect.study.recording.samplers import ProposerSampler, distributions_of, setting_of, suggested
 from autoselect.study.recording.trials import attributes_of, opening_attributes, record_of
@@ -192,6 +192,10 @@ class SearchStudy:
         """Start a trial of a given recipe; its parameters are set where the space can express it."""
         parameters = self._parameters(baseline.recipe, space) if baseline.is_like_others else {}
         return self._open(f"baseline:{baseline.name}", baseline.recipe, parameters)
+
+    def open_by_hand(self, recipe: Recipe) -> Asked:
+        """Start a trial of a recipe that a user made; it need be none that the space can express."""
+        return self._open(BY_HAND, recipe, {})
 
     def _parameters(self, recipe: Recipe, space: BoundSpace) -> dict[str, tuple[Value, BaseDistribution]]:
         """What Optuna's tools, and its own samplers, are shown of a recipe; nothing if that is too much to keep."""

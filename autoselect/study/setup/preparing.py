@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,16 +13,15 @@ from autoselect.cases.events import Listener
 from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settings import SearchSettings
 from autoselect.domain.findings import OWN_SCALE
-from autoselect.domain.layers import names_in_float
-from autoselect.domain.recipe import covered_nodes
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import RecipeError, TrialError, UsageError
+from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder
 from autoselect.study.request import Request
+from autoselect.study.setup.by_user import covered
 from autoselect.study.setup.problem import settled_int16, units_of
 from autoselect.study.setup.space_file import SearchSpaceFile, bind
 from autoselect.study.setup.target_rules import pins_of
@@ -101,7 +100,7 @@ def _warning(one: channel_jobs.NarrowGroup) -> str:
 def bind_case(space_file: SearchSpaceFile, case: Case, settings: SearchSettings) -> tuple[BoundSpace, tuple[str, ...]]:
     """Bind the space, with the pins of the user and of the target; and what the user should know of the latter."""
     keep_float, keep_int = (
-        _pinned(getattr(settings, name), case, declared()[name].names) for name in ("keep_float", "keep_int")
+        covered(getattr(settings, name), case, declared()[name].names) for name in ("keep_float", "keep_int")
     )
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
     parts = units_of(case)
@@ -115,12 +114,3 @@ def bind_case(space_file: SearchSpaceFile, case: Case, settings: SearchSettings)
     # What moves together has 16 bits together, or not at all.
     barred = frozenset(name for unit in parts if not decided.not_int16.isdisjoint(unit) for name in unit)
     return replace(space, further=settings.states[1:], not_int16=barred), decided.messages
-
-
-def _pinned(patterns: Iterable[str], case: Case, option: str) -> frozenset[str]:
-    """Nodes that the user's names, globs and op types cover."""
-    types, floats = case.layers.op_types, names_in_float(case.graph, case.layers.nodes)
-    try:
-        return covered_nodes(patterns, types, floats)
-    except RecipeError as exc:
-        raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(sorted(set(types.values())))}.") from exc

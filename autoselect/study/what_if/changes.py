@@ -77,35 +77,62 @@ class Changes:
         Raises:
             UsageError: If a name is not known (with the nearest), or one node is to be in two states.
         """
-        floats = names_in_float(graph, layers.nodes)
-        chosen = {option: _covered(texts, layers, floats, option) for option, texts in self.wanted.items()}
+        chosen = {option: covered(texts, layers, graph, option) for option, texts in self.wanted.items()}
         _refuse_both(chosen)
-        deny, in_float, int16, int8 = chosen.values()
-        left = (recipe.denylisted_nodes - int16 - int8) | deny | in_float
-        is_float = recipe.fallback == "float"
-        exact = frozenset[str]() if is_float else ((recipe.float_nodes - deny) | in_float) & left
+        changed = moved(recipe, **chosen)
+        if self.repairs is None:
+            return changed
         try:
-            return replace(
-                recipe,
-                denylisted_nodes=left,
-                float_nodes=exact,
-                int16_nodes=(recipe.int16_nodes - deny - in_float - int8) | int16,
-                repairs=recipe.repairs if self.repairs is None else self.repairs,
-            )
+            return replace(changed, repairs=self.repairs)
         except RecipeError as exc:
             raise UsageError(str(exc)) from exc
+
+
+_NONE = frozenset[str]()
+
+
+def moved(
+    recipe: Recipe,
+    *,
+    deny: frozenset[str] = _NONE,
+    in_float: frozenset[str] = _NONE,
+    int16: frozenset[str] = _NONE,
+    int8: frozenset[str] = _NONE,
+) -> Recipe:
+    """A resolved recipe with nodes in other states: as :class:`Changes` says them, by exact names, none in two."""
+    left = (recipe.denylisted_nodes - int16 - int8) | deny | in_float
+    is_float = recipe.fallback == "float"
+    exact = _NONE if is_float else ((recipe.float_nodes - deny) | in_float) & left
+    return replace(
+        recipe,
+        denylisted_nodes=left,
+        float_nodes=exact,
+        int16_nodes=(recipe.int16_nodes - deny - in_float - int8) | int16,
+    )
 
 
 def _texts(given: Texts) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _covered(texts: Iterable[str], layers: LayerTable, floats: Mapping[str, str], option: str) -> frozenset[str]:
-    found, kinds = frozenset[str](), sorted(set(layers.op_types.values()))
+def covered(texts: Iterable[str], layers: LayerTable, graph: Graph, option: str) -> frozenset[str]:
+    """The nodes that names, globs and op types cover.
+
+    Args:
+        texts: Of a user.
+        layers: For names and op types of nodes.
+        graph: The float model, for the words of an error.
+        option: Where the user said it.
+
+    Raises:
+        UsageError: If one covers none, with the nearest.
+    """
+    floats, found = names_in_float(graph, layers.nodes), frozenset[str]()
     for text in texts:
         try:
             found |= covered_nodes([text], layers.op_types, floats)
         except RecipeError as exc:
+            kinds = sorted(set(layers.op_types.values()))
             told = did_you_mean(text.upper(), kinds) or f" Op types of this model: {', '.join(kinds)}."
             raise UsageError(f"{option}: {exc}{told}") from exc
     return found

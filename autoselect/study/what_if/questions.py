@@ -22,6 +22,7 @@ from autoselect.quantize.building.left_out import left_out
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import TrialRecord
 from autoselect.scoring.fragmentation import Fragmentation
+from autoselect.scoring.target_pieces import Pieces, pieces_of
 from autoselect.study.finishing.limits_file import as_kept
 from autoselect.study.proposing.expectation import Likely
 from autoselect.study.setup.problem import Judged, judged
@@ -40,7 +41,7 @@ _EXPECTED = ("drop", "drop_low", "drop_high", "chance_within", "on_front", "gap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Forecast:
+class Forecast:
     """A planned candidate on a target.
 
     Attributes:
@@ -68,18 +69,27 @@ def _arena(graph: Graph) -> float:
 
 
 class Questions:
-    """Answers them; see :meth:`ask`."""
+    """Answers them; see :meth:`ask`.
 
-    def __init__(self, folder: RunFolder) -> None:
+    Attributes:
+        workshop: Where candidates are planned and built.
+        tried: What the trials tell.
+    """
+
+    def __init__(self, folder: RunFolder, workshop: Workshop | None = None) -> None:
         """Open a run; nothing is planned yet.
+
+        Args:
+            folder: Of the run.
+            workshop: What was opened of it before, if only its trials are others by now.
 
         Raises:
             RunFolderError: If the folder holds no run.
             UsageError: If candidates of the run can no longer be planned: it keeps no calibrated model, or another
                 version made it.
         """
-        self._workshop = Workshop(folder)
-        self._tried = Tried(folder, self._workshop)
+        self.workshop = workshop or Workshop(folder)
+        self.tried = Tried(folder, self.workshop)
         self._fronts: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def ask(self, what: Named = "recommended", changes: Changes = NO_CHANGES, target: str | None = None) -> WhatIf:
@@ -95,19 +105,25 @@ class Questions:
                 for.
             RecipeError: If the recipe names what the model does not have.
         """
-        prepared = self._workshop.prepared
-        place = self._workshop.place(target)
+        prepared = self.workshop.prepared
+        place = self.workshop.place(target)
         try:
             base = self._recipe(what)
             resolved = left_out(base, prepared.layers.nodes, prepared.graph).recipe
         except RecipeError as exc:
             raise exc if isinstance(what, Recipe) else UsageError(str(exc)) from exc
         recipe = changes.applied(resolved, prepared.layers, prepared.graph)
-        found = self._forecast(recipe, place)
+        found = self.forecast(recipe, place)
         self._refuse_formless(recipe, changes, found.plan, place)
         name = what if isinstance(what, str | int) else what.name if isinstance(what, WhatIf) else "recipe"
         told = "; ".join(filter(None, (str(name), changes.told)))
         return answered_by(self._answer(told, recipe, place, found), self)
+
+    def drawn(self, answer: WhatIf) -> tuple[Graph, Pieces]:
+        """The graph of an answer's candidate as it would be built, and what its target makes of it."""
+        place = self.place_of(answer)
+        graph = self.workshop.plan(answer.recipe, place).graph
+        return graph, pieces_of(graph, place.target)
 
     def _recipe(self, what: Named) -> Recipe:
         if isinstance(what, Recipe):
@@ -115,20 +131,21 @@ class Questions:
         if isinstance(what, WhatIf):
             return what.recipe
         if what in WHOLES:
-            nodes = [node.name for node in self._workshop.prepared.layers.nodes]
-            template = self._workshop.settings.template
+            nodes = [node.name for node in self.workshop.prepared.layers.nodes]
+            template = self.workshop.settings.template
             wide: list[str] = []
             if what == "int16":
-                blueprint = self._workshop.blueprint(
-                    replace(template, int16_nodes=frozenset(nodes)), self._workshop.place()
+                blueprint = self.workshop.blueprint(
+                    replace(template, int16_nodes=frozenset(nodes)), self.workshop.place()
                 )
                 wide = [nodes[i] for i in blueprint.int16_nodes]
             return whole_recipe(str(what), nodes, wide, template)
-        return self._tried.recipe_of(what)
+        return self.tried.recipe_of(what)
 
-    def _forecast(self, recipe: Recipe, place: Place) -> _Forecast:
-        plan = self._workshop.plan(recipe, place)
-        return _Forecast(plan=plan, known=judged(plan.graph, place.target, self._workshop.settings.least_runtime))
+    def forecast(self, recipe: Recipe, place: Place) -> Forecast:
+        """What is exactly known of a resolved recipe's candidate on a target."""
+        plan = self.workshop.plan(recipe, place)
+        return Forecast(plan=plan, known=judged(plan.graph, place.target, self.workshop.settings.least_runtime))
 
     def _refuse_formless(self, recipe: Recipe, changes: Changes, plan: Plan, place: Place) -> None:
         """Refuse a state that a node is asked to have and has not.
@@ -138,9 +155,9 @@ class Questions:
         """
         if not changes.int16:
             return
-        nodes, kinds = self._workshop.prepared.layers.nodes, plan.kinds
-        blueprint = self._workshop.blueprint(recipe, place)
-        asked = changes.applied(Recipe(), self._workshop.prepared.layers, self._workshop.prepared.graph).int16_nodes
+        nodes, kinds = self.workshop.prepared.layers.nodes, plan.kinds
+        blueprint = self.workshop.blueprint(recipe, place)
+        asked = changes.applied(Recipe(), self.workshop.prepared.layers, self.workshop.prepared.graph).int16_nodes
         lacking = [i for i, node in enumerate(nodes) if node.name in asked and kinds[i] not in ("int16", "folded")]
         if lacking:
             first = lacking[0]
@@ -151,10 +168,10 @@ class Questions:
                 f"{why.rstrip('.')}{more}. Leave it out, or deny it."
             )
 
-    def _answer(self, name: str, recipe: Recipe, place: Place, found: _Forecast) -> WhatIf:
-        nodes, plan, cut, tried = self._workshop.prepared.layers.nodes, found.plan, found.cut, self._tried
+    def _answer(self, name: str, recipe: Recipe, place: Place, found: Forecast) -> WhatIf:
+        nodes, plan, cut, tried = self.workshop.prepared.layers.nodes, found.plan, found.cut, self.tried
         trial = tried.scored_as(recipe, plan)
-        is_own = place.spec == self._workshop.settings.target
+        is_own = place.spec == self.workshop.settings.target
         likely, unknown = self._likely(recipe, plan, trial)
         figures = {
             "penalty": cut.penalty,
@@ -189,11 +206,11 @@ class Questions:
     def _likely(self, recipe: Recipe, plan: Plan, trial: TrialRecord | None) -> tuple[Likely | None, str]:
         """What it is expected to lose; None with the reason if nobody knows."""
         if trial is not None and trial.scores is not None:
-            return self._tried.after_scoring(trial.scores), ""
+            return self.tried.after_scoring(trial.scores), ""
         if recipe.io_type == "float32" and {*plan.kinds} <= {"float", "folded"}:
             return Likely(drop=0.0, low=0.0, high=0.0, log_divergence=-math.inf), ""  # It is the float model.
-        why = self._tried.why_unknown(recipe, plan.kinds)
-        return (None, why) if why else (self._tried.likely(recipe), "")
+        why = self.tried.why_unknown(recipe, plan.kinds)
+        return (None, why) if why else (self.tried.likely(recipe), "")
 
     def _compiled(self, trial: TrialRecord | None) -> dict[str, Any]:
         """The figures that a compiler gave in the run."""
@@ -208,9 +225,9 @@ class Questions:
         }
 
     def _fallbacks(self, recipe: Recipe, plan: Plan, place: Place) -> dict[str, str]:
-        nodes = self._workshop.prepared.layers.nodes
+        nodes = self.workshop.prepared.layers.nodes
         left = left_out(recipe, nodes)
-        reasons = self._workshop.blueprint(recipe, place).no_int16 if recipe.int16_nodes else {}
+        reasons = self.workshop.blueprint(recipe, place).no_int16 if recipe.int16_nodes else {}
         found = {}
         for i, (node, kind) in enumerate(zip(nodes, plan.kinds, strict=True)):
             if node.name in recipe.int16_nodes and kind not in ("int16", "folded"):
@@ -220,14 +237,14 @@ class Questions:
         return found
 
     def _chances(
-        self, recipe: Recipe, place: Place, found: _Forecast, likely: Likely | None, trial: TrialRecord | None
+        self, recipe: Recipe, place: Place, found: Forecast, likely: Likely | None, trial: TrialRecord | None
     ) -> dict[str, Any]:
         """What it is expected to lose, and how it compares with the front."""
         if likely is None:
             return {**dict.fromkeys(_EXPECTED), "dominated_by": ()}
-        members, (costs, drops) = self._tried.members, self._front(place)
+        members, (costs, drops) = self.tried.members, self._front(place)
         is_member = trial is not None and any(trial.id == member.record.id for member in members)
-        if is_member and place.spec == self._workshop.settings.target:
+        if is_member and place.spec == self.workshop.settings.target:
             costs, drops = costs[:0], drops[:0]  # The front is no matter of expected drops alone.
         cheaper, least = front_gap(self._costs(recipe, found), costs, drops)
         ahead: list[int] = np.flatnonzero(cheaper & (drops < likely.drop)).tolist()
@@ -236,7 +253,7 @@ class Questions:
             "drop": likely.drop,
             "drop_low": likely.low,
             "drop_high": likely.high,
-            "chance_within": self._chance(recipe, likely, self._tried.rule.allowed_drop, trial),
+            "chance_within": self._chance(recipe, likely, self.tried.rule.allowed_drop, trial),
             "on_front": not ahead,
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
@@ -249,30 +266,30 @@ class Questions:
         if likely.low == likely.high:
             return float(likely.drop <= limit)
         if trial is None:
-            return self._tried.chance_within(recipe, limit)
+            return self.tried.chance_within(recipe, limit)
         if math.isnan(likely.high):
             return None
         standing = _standing(likely, size_bytes=0, penalty=0.0, left_ops=0)
-        return 1.0 - replace(self._tried.rule, allowed_drop=limit).chance_to_break(standing)
+        return 1.0 - replace(self.tried.rule, allowed_drop=limit).chance_to_break(standing)
 
-    def _costs(self, recipe: Recipe, found: _Forecast) -> np.ndarray:
+    def _costs(self, recipe: Recipe, found: Forecast) -> np.ndarray:
         """Costs of a candidate in the objectives, then whether it leaves ops off the accelerator, shape (1 + n,)."""
-        measured = self._tried.measured_costs(recipe)
-        columns = self._workshop.settings.cost_columns
+        measured = self.tried.measured_costs(recipe)
+        columns = self.workshop.settings.cost_columns
         return np.array(
             [*(measured.get(c, 0.0) if c in measured else found.cost(c) for c in columns), self._leaves(found)]
         )
 
     @staticmethod
-    def _leaves(found: _Forecast) -> float:
+    def _leaves(found: Forecast) -> float:
         return float(found.cut.left_ops > 0)
 
     def _front(self, place: Place) -> tuple[np.ndarray, np.ndarray]:
         """Costs of the members on a target, as :meth:`_costs`, and what is expected of their drops."""
         if place.spec not in self._fronts:
-            rows = [self._member_costs(member, place) for member in self._tried.members]
-            drops = np.array([member.standing.drop for member in self._tried.members])
-            width = 1 + len(self._workshop.settings.cost_columns)
+            rows = [self._member_costs(member, place) for member in self.tried.members]
+            drops = np.array([member.standing.drop for member in self.tried.members])
+            width = 1 + len(self.workshop.settings.cost_columns)
             self._fronts[place.spec] = np.array(rows).reshape(-1, width), drops
         return self._fronts[place.spec]
 
@@ -281,21 +298,21 @@ class Questions:
         recipe, scores = member.record.recipe, member.record.scores
         if recipe is None or scores is None:
             raise ValueError("a failed trial is no member")
-        found = self._forecast(recipe, place)
-        columns = self._workshop.settings.cost_columns
+        found = self.forecast(recipe, place)
+        columns = self.workshop.settings.cost_columns
         values = (found.cost(c) if BY_COLUMN[c].from_graph else scores.costs.get(c, math.inf) for c in columns)
         return np.array([*values, self._leaves(found)])
 
     def _rule(self, place: Place) -> Rule:
-        return replace(self._tried.rule, float_penalty=place.float_penalty)
+        return replace(self.tried.rule, float_penalty=place.float_penalty)
 
-    def _is_preferred(self, recipe: Recipe, place: Place, found: _Forecast, likely: Likely) -> bool | None:
-        chosen = next((m for m in self._tried.members if m.record.id == self._tried.picks.get("recommended")), None)
+    def _is_preferred(self, recipe: Recipe, place: Place, found: Forecast, likely: Likely) -> bool | None:
+        chosen = next((m for m in self.tried.members if m.record.id == self.tried.picks.get("recommended")), None)
         if chosen is None or chosen.record.recipe is None or math.isnan(likely.high) or found.known.refusal:
             return None
-        rule, other = self._rule(place), self._forecast(chosen.record.recipe, place)
+        rule, other = self._rule(place), self.forecast(chosen.record.recipe, place)
         theirs = replace(chosen.standing, penalty=other.cut.penalty, left_ops=other.cut.left_ops)
-        size = stored_bytes(found.plan.size_bytes, self._tried.measured_costs(recipe))  # As that of the member.
+        size = stored_bytes(found.plan.size_bytes, self.tried.measured_costs(recipe))  # As that of the member.
         ours = _standing(likely, size_bytes=size, penalty=found.cut.penalty, left_ops=found.cut.left_ops)
         return rule.cost(ours) < rule.cost(theirs)
 
@@ -316,12 +333,12 @@ class Questions:
         Raises:
             UsageError: If a target is not known, or the run has no member.
         """
-        tried = self._tried
+        tried = self.tried
         drops = allowed_drops(tried.metric, tried.yardstick.float_score, tried.rule.allowed_drop)
         drops = tuple(drops if allowed is None else allowed)
         if not tried.members:
             raise UsageError("The run has no member that could be recommended.")
-        places = [self._workshop.place(name) for name in dict.fromkeys(targets or (None,))]
+        places = [self.workshop.place(name) for name in dict.fromkeys(targets or (None,))]
         found, told = [], dict[str, tuple[Rule, list[Standing]]]()
         for place in places:
             members = self._standings(place)
@@ -334,13 +351,13 @@ class Questions:
 
     def _standings(self, place: Place) -> list[Standing]:
         """The members that a target takes, with what they cost there."""
-        if place.spec == self._workshop.settings.target:
-            return [member.standing for member in self._tried.members]
+        if place.spec == self.workshop.settings.target:
+            return [member.standing for member in self.tried.members]
         found = []
-        for member in self._tried.members:
+        for member in self.tried.members:
             if member.record.recipe is None:
                 continue
-            forecast = self._forecast(member.record.recipe, place)
+            forecast = self.forecast(member.record.recipe, place)
             if not forecast.known.refusal:
                 cut = forecast.cut
                 found.append(replace(member.standing, penalty=cut.penalty, left_ops=cut.left_ops))
@@ -374,14 +391,15 @@ class Questions:
 
     def content_of(self, answer: WhatIf) -> bytes:
         """The bytes of an answer's candidate."""
-        return self._workshop.build(answer.recipe, self._place_of(answer))[0]
+        return self.workshop.build(answer.recipe, self.place_of(answer))[0]
 
     def score_of(self, answer: WhatIf, samples: Samples | None, live: Mapping[str, Any]) -> Scored:
         """The score of an answer's candidate."""
-        return self._workshop.score(answer.recipe, self._place_of(answer), samples, live)
+        return self.workshop.score(answer.recipe, self.place_of(answer), samples, live)
 
-    def _place_of(self, answer: WhatIf) -> Place:
-        return next(p for p in self._workshop.places if p.target.name == answer.target)
+    def place_of(self, answer: WhatIf) -> Place:
+        """The target that an answer is for."""
+        return next(p for p in self.workshop.places if p.target.name == answer.target)
 
 
 def _standing(likely: Likely, *, size_bytes: float, penalty: float, left_ops: int) -> Standing:

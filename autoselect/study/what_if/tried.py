@@ -117,6 +117,12 @@ class Tried:
         )
 
     @cached_property
+    def standings(self) -> Mapping[str, Standing]:
+        """What is expected of each scored candidate on other samples, by id."""
+        found = {standing.id: standing for standing in standings_of(distinct(self.records), self.link)}
+        return found | {member.standing.id: member.standing for member in self.members}
+
+    @cached_property
     def problem(self) -> Problem:
         """The search as its sampler saw it."""
         settings, prepared = self._workshop.settings, self._workshop.prepared
