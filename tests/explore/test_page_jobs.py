@@ -207,7 +207,7 @@ class Called:
         self.jobs = Jobs(folder, lambda job: self.ended.append(job.kind))
 
     def done(self, *arguments: str, told: Any = lambda events: {"count": len(events)}) -> Job:
-        job = Job(kind="build", name="x", arguments=arguments, told=told)
+        job = Job(kind="build", name="x", arguments=lambda: arguments, told=told)
         self.jobs.add(job)
         deadline = threading.Event()
         while job.state in ("waiting", "working"):
