@@ -37,7 +37,7 @@ class Job:
     Attributes:
         kind: What it does: ``build``, ``score`` or ``search``.
         name: What it does it to, in words.
-        arguments: Of the command.
+        arguments: Of the command, asked for when its turn has come.
         told: What its result is, once the command has ended well, given the events that it told.
         trials: How many it adds, where that is known: what a search tells counts earlier ones as well.
         state: How far it is.
@@ -51,7 +51,7 @@ class Job:
 
     kind: str
     name: str
-    arguments: Sequence[str]
+    arguments: Callable[[], Sequence[str]]
     told: Callable[[Sequence[Event]], Mapping[str, Any]]
     trials: int | None = None
     state: State = "waiting"
@@ -193,7 +193,7 @@ class Jobs:
         """
         progress = _Progress(job)
         with (self._folder / f"{job.id}.log").open("w+", encoding="utf-8") as errors:
-            command = [sys.executable, "-m", "autoselect", *job.arguments]
+            command = [sys.executable, "-m", "autoselect", *job.arguments()]
             with Tethered(command, errors=errors, environment=_environment()) as running:
                 self._hold(job, running)
                 for line in running.process.stdout or ():

@@ -51,8 +51,8 @@ class Orders:
             size = model.stat().st_size
             return {"says": f"Built: {size:,} bytes.", "size_bytes": size, "file": model.name}
 
-        arguments = ["what-if", self._run, "--recipe", str(path), "--build", str(model), "--json"]
-        return Job(kind="build", name=name, arguments=arguments, told=told, file=model)
+        arguments = ["what-if", self._run, f"--recipe={path}", f"--build={model}", "--json"]
+        return Job(kind="build", name=name, arguments=lambda: arguments, told=told, file=model)
 
     def _score(self, name: str, recipe: Recipe, path: Path) -> Job:
         def told(events: Sequence[Event]) -> Mapping[str, Any]:
@@ -61,14 +61,13 @@ class Orders:
                 raise UsageError(f"The candidate has no score. {trial['error']}")
             return self._session.scored(recipe, is_new=trial is not None)
 
-        arguments = ["resume", self._run, "--recipe", str(path), "--json"]
-        return Job(kind="score", name=name, arguments=arguments, told=told, trials=1)
+        arguments = ["resume", self._run, f"--recipe={path}", "--json"]
+        return Job(kind="score", name=name, arguments=lambda: arguments, told=told, trials=1)
 
     def _search(self, order: Order) -> Job:
-        pins, before = order.pins.model_dump(), self._session.own_trials
+        pins = order.pins.model_dump()
         self._session.check_pins(pins)
         options = [f"--{name.replace('_', '-')}={node}" for name, nodes in pins.items() for node in nodes]
-        total = ["--trials", str(before + order.trials)] if order.trials else []
         pinned = sum(map(len, pins.values()))
         name = f"{counted(order.trials, 'more trial')}" if order.trials else "what is left of the search"
         name += f", {counted(pinned, 'node')} pinned" if pinned else ""
@@ -76,7 +75,10 @@ class Orders:
         def told(events: Sequence[Event]) -> Mapping[str, Any]:
             return self._session.searched(sum(event.get("event") == "trial" for event in events))
 
-        arguments = ["resume", self._run, *total, *options, "--json"]
+        def arguments() -> Sequence[str]:
+            total = [f"--trials={self._session.own_trials + order.trials}"] if order.trials else []
+            return ["resume", self._run, *total, *options, "--json"]
+
         return Job(kind="search", name=name, arguments=arguments, told=told, trials=order.trials or None)
 
 

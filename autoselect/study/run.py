@@ -43,6 +43,7 @@ from autoselect.study.recording.manifest import (
     changed_code,
     is_settled,
     new_manifest,
+    pinned_in_words,
     pinned_trials,
     refuse_lost_states,
     refuse_other_ingredients,
@@ -222,6 +223,8 @@ def _search(
     study = _opened_study(folder, objectives)
     told = study.records()
     _keep_pins(folder, told, request.pins)
+    if request.pins:
+        _note(pinned_in_words(folder.read_manifest()), folder, clock)
     search = _Search(
         request=request,
         folder=folder,
@@ -466,7 +469,8 @@ def _own(records: Sequence[TrialRecord]) -> int:
 def _keep_pins(folder: RunFolder, told: Sequence[TrialRecord], pins: Pins = NO_PINS) -> None:
     """Let the manifest say which trials were proposed under pins, and which will be."""
     manifest = folder.read_manifest()
-    if found := pinned_trials(manifest, max((record.number for record in told), default=-1), pins):
+    last = max((record.number for record in told), default=-1)
+    if found := pinned_trials(manifest, last, pins):
         folder.write_manifest({**manifest, "pinned": found})
 
 

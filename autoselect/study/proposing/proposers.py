@@ -77,19 +77,20 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
     rng = np.random.default_rng(seed)
 
     def draws() -> Iterator[Mask]:
-        count = len(problem.units)
-        drawn: set[Units] = set()
-        while len(drawn) < 1 << count:
+        count, drawn = len(problem.units), set[Units]()
+        free = problem.hold(Mask()).left_out ^ problem.hold(Mask(problem.everything)).left_out
+        while len(drawn) < 1 << free.bit_count():
             chosen = np.flatnonzero(rng.random(count) < rng.random())
             units = sum(1 << int(i) for i in chosen)
-            if units not in drawn:
-                drawn.add(units)
+            if (held := problem.hold(Mask(units)).left_out) not in drawn:
+                drawn.add(held)
                 further = problem.forms[1:]
                 places = rng.integers(len(problem.states), size=count) if further else np.zeros(count)
-                yield Mask(
+                mask = Mask(
                     units,
                     [form & sum(1 << int(i) for i in np.flatnonzero(places == p)) for p, form in enumerate(further, 1)],
                     problem.offered[int(rng.integers(len(problem.offered)))] if len(problem.offered) > 1 else 0,
                 )
+                yield problem.hold(mask)
 
-    return Listed(filter(problem.accepts, map(problem.hold, draws())))
+    return Listed(filter(problem.accepts, draws()))

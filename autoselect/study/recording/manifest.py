@@ -12,7 +12,7 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.versions import versions
 from autoselect.domain.pinned import NO_PINS, Pins
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.domain.words import listed
+from autoselect.domain.words import counted, listed
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.typed_command import TYPED
@@ -51,6 +51,14 @@ def pinned_trials(manifest: Mapping[str, Any], last: int, pins: Pins = NO_PINS) 
         return kept
     named = {name: sorted(nodes) for name, nodes in pins.named.items()}
     return [*kept, {"first_trial": last + 1, "last_trial": None, **named}]
+
+
+def pinned_in_words(manifest: Mapping[str, Any]) -> str:
+    """Of the trials that come next, what their pins are."""
+    pinned = manifest["pinned"][-1]
+    words = {"keep_float": "out of integers", "keep_int": "in integers of 8 bits", "keep_int16": "in 16 bits"}
+    parts = [f"{counted(len(pinned[name]), 'node')} {told}" for name, told in words.items() if pinned[name]]
+    return f"Trials from {pinned['first_trial']} on were proposed under pins of the user: {listed(parts)}."
 
 
 def is_settled(manifest: Mapping[str, Any]) -> bool:

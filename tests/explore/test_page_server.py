@@ -1,0 +1,150 @@
+"""``autoselect explore`` from its start to its end, however it ends: a command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from asked_page import SECONDS, Asked, command, served
+
+import autoselect
+from autoselect.errors import UsageError
+from autoselect.explore import serving
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    """Exit code and message of a command that cannot start."""
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_told_to_end(explored: Path, number: signal.Signals) -> None:
+    with served(explored) as (process, page):
+        assert page.ask("int8")["size_bytes"] > 0
+        process.send_signal(number)
+        out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_it_listens_at_the_port_that_is_asked_for(explored: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with served(explored, "--port", str(port)) as (_, page):
+        assert page.base == f"http://127.0.0.1:{port}"
+
+
+def test_a_busy_port_is_told(explored: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, message = refused(*command(explored, "--port", str(port)))
+    assert code == 2
+    assert f"Port {port} is taken by another program" in message
+    assert "--port" in message
+
+
+def test_a_folder_without_a_run_is_told(tmp_path: Path) -> None:
+    code, message = refused(*command(tmp_path))
+    assert code == 7
+    assert "holds no run" in message
+
+
+def test_a_run_of_another_version_is_told(copied: Path) -> None:
+    manifest = json.loads((copied / "manifest.json").read_text())
+    manifest["versions"]["builder"] = 1
+    (copied / "manifest.json").write_text(json.dumps(manifest))
+    code, message = refused(*command(copied))
+    assert code == 2
+    assert "was made by builder 1 of autoselect" in message
+
+
+def test_a_run_that_keeps_no_model_is_told(copied: Path) -> None:
+    shutil.rmtree(copied / "kept")
+    code, message = refused(*command(copied))
+    assert code == 2
+    assert "keeps no calibrated model" in message
+
+
+def test_what_is_missing_is_told(explored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_NEEDED", ("starlette", "no_such_package"))
+    with pytest.raises(UsageError, match=r"not installed: no_such_package\. .* pip install 'autoselect\[explore\]'"):
+        autoselect.load_run(explored).explore(browser=False)
+
+
+def test_importing_the_command_line_needs_no_server() -> None:
+    code = "import sys, autoselect.cli.main; sys.exit(bool({'starlette', 'uvicorn'} & {*sys.modules}))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def are_gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=20.0)
+    return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("stage", ["calibrating", "held-out check"])
+def test_a_killed_server_leaves_the_run_whole(copied: Path, stage: str) -> None:
+    """Before the trial is told the run is as it was; after that the trial stays, and the next job does what is left."""
+    before = len(autoselect.load_run(copied).trials)
+    with served(copied) as (process, page):
+        id_ = page.order("score", "int8", changes={"deny": ["SOFTMAX"]})
+        job = page.waited(id_, lambda job: job["progress"] == stage)
+        assert job["state"] == "working"
+        started = descendants(process.pid)
+        assert started
+        process.kill()
+        process.wait()
+        assert are_gone(started)
+    told = stage != "calibrating"
+    with served(copied) as (_, page):
+        run = page.get("/api/run")
+        assert len(run["points"]) == before + told
+        assert run["status"] == ("interrupted" if told else "complete")
+        assert page.get("/api/jobs")["jobs"] == []
+        answer = page.ask("int8", deny=["SOFTMAX"])
+        assert (answer["trial"] is not None) == told
+        if told:
+            page.done(page.order("search", trials=0))
+            assert page.get("/api/run")["status"] == "complete"
+    found = autoselect.load_run(copied)
+    assert len(found.trials) == before + told
+    assert found.status == "complete"
+    assert "heldout" in found.front.columns[found.front.notna().any()].str.cat(sep=" ")
+
+
+def test_two_pages_of_one_run(copied: Path) -> None:
+    """The lock of the run folder tells the second job; no page ends by that."""
+    with served(copied) as (_, first), served(copied) as (_, second):
+        score = first.order("score", "int8", changes={"deny": ["SOFTMAX"]})
+        first.waited(score, lambda job: job["progress"] not in ("waiting", "starting", "reading the model"))
+        late = second.waited(second.order("score", "int8", changes={"deny": ["MEAN"]}))
+        assert late["state"] == "failed"
+        assert "Another process is working in" in late["error"]
+        first.done(score)
+        assert waited_for_trial(second)
+
+
+def waited_for_trial(page: Asked) -> bool:
+    deadline = time.monotonic() + 30.0
+    while time.monotonic() < deadline:
+        page.get("/api/jobs")
+        if page.ask("int8", deny=["SOFTMAX"])["trial"] is not None:
+            return True
+        time.sleep(0.2)
+    return False
