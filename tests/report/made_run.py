@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from autoselect.domain.limits import allowed_drops, limits
 from autoselect.domain.pareto import non_dominated
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.rule import Rule, Standing
 from autoselect.runs.run import Run
 
 HOSTILE = "block_0/<script>document.title='broken'</script>&\"quoted\"</th>"
@@ -29,6 +32,7 @@ def made_run(folder: Path, *, nodes: int = 12, trials: int = 40, seed: int = 0, 
     _write_sensitivity(folder, rng, names)
     _write_islands(folder, front, table)
     _write_cures(folder, names)
+    _write_limits(folder, front)
     return Run(
         directory=folder,
         manifest=_manifest(trials),
@@ -158,6 +162,18 @@ def _write_cures(folder: Path, names: list[str]) -> None:
             cure, broken, reason = CURES[number % len(CURES)]
             parts = (31.0 if broken == "weights" else 50.0, -12.5 if broken == "activations" else 40.0)
             writer.writerow([name, *parts, broken, cure, reason])
+
+
+def _write_limits(folder: Path, front: pd.DataFrame) -> None:
+    """What the rule recommends of these members; resamples see each drop half as large, then half as large again."""
+    members = [
+        Standing(id=id_, drop=drop, bound=drop + 0.01, fidelity=30.0, size_bytes=size, penalty=penalty)
+        for id_, drop, size, penalty in front[["id", "drop", "size_bytes", "penalty"]].itertuples(index=False)
+    ]
+    again = [[replace(m, drop=m.drop * by, bound=m.drop * by + 0.01) for m in members] for by in (0.5, 1.5)]
+    rule = Rule(allowed_drop=0.01, float_penalty=30.0, float_size_bytes=200_000)
+    rows = [asdict(one) for one in limits(members, again, rule, allowed_drops("accuracy", 0.9, 0.01))]
+    pd.DataFrame(rows).to_csv(folder / "limits.csv", index=False)
 
 
 def _write_islands(folder: Path, front: pd.DataFrame, table: pd.DataFrame) -> None:

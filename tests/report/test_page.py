@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import made_run as made
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -178,6 +179,36 @@ def test_16_bit_nodes_are_drawn_and_the_legend_has_them_where_there_are_any(
     found = context(run)
     assert [part["kind"] for part in found["strips"][0]["runs"]][:2] == ["integer", kind][: 2 if reason is None else 1]
     assert ("int16" in found["kinds"]) is (reason is None)
+
+
+def test_other_limits_have_a_chart_and_a_table_that_say_the_same(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    found, table = context(run), pd.read_csv(tmp_path / "limits.csv", dtype={"id": str})
+    points = found["data"]["allowed"]
+    assert points["axis"] == "allowed drop, points"
+    assert points["own"] == 100 * run.summary["allowed_drop"]
+    np.testing.assert_allclose(points["drops"], 100 * table["allowed_drop"])
+    assert points["ids"] == table["id"].tolist()
+    np.testing.assert_allclose(points["penalty"], table["penalty"])
+    assert points["low"] == table["penalty_low"].tolist()
+    heading, *rows = found["allowed"]
+    assert heading == ("allowed drop", "recommended", "penalty", "size", "chance to break")
+    assert [row[1] for row in rows] == list(table["id"][table["id"] != table["id"].shift()])
+    html = page_of(run)
+    assert 'href="#allowed"' in html
+    assert "Nine in ten resamples" in html
+    assert all(f'data-label="recommended">{row[1]}</td>' in html for row in rows)
+
+
+def test_limits_that_were_not_resampled_have_no_band_and_earlier_runs_no_section(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    table = pd.read_csv(tmp_path / "limits.csv")
+    table.assign(penalty_low=None, penalty_high=None).to_csv(tmp_path / "limits.csv", index=False)
+    assert set(context(run)["data"]["allowed"]["low"]) == {None}
+    assert "Nine in ten resamples" not in page_of(run)
+    (tmp_path / "limits.csv").unlink()
+    assert (context(run)["allowed"], context(run)["data"]["allowed"]) == ([], None)
+    assert 'href="#allowed"' not in page_of(run)
 
 
 def test_hypervolume_never_falls_and_ends_at_its_whole(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import made_run as made
 import numpy as np
+import pandas as pd
 import pytest
 from opened_page import open_page
 
@@ -192,6 +193,28 @@ def loneliest(points: np.ndarray) -> int:
     points = points / np.ptp(points, axis=0)
     distances = np.linalg.norm(points[:, None] - points[None], axis=2) + 9.0 * np.eye(len(points))
     return int(distances.min(axis=1).argmax())
+
+
+def test_other_limits_are_drawn_and_a_click_on_one_chooses_its_model(page: Page, run: Run) -> None:
+    page.wait_for_function("document.querySelector('#allowed-plot').data")
+    plot, table = page.locator("#allowed-plot"), pd.read_csv(run.directory / "limits.csv", dtype={"id": str})
+    drawn = plot.evaluate("e => e.data.map(t => ({name: t.name, y: t.y, fill: t.fill, shape: t.line.shape}))")
+    assert [trace["name"] for trace in drawn] == ["low", "high", "recommended"]
+    for trace, column in zip(drawn, ("penalty_low", "penalty_high", "penalty"), strict=True):
+        np.testing.assert_allclose(trace["y"], table[column])
+    assert drawn[1]["fill"] == "tonexty"
+    (mark,) = plot.evaluate("e => e.layout.shapes.map(s => s.x0)")
+    assert mark == pytest.approx(100 * run.summary["allowed_drop"])
+    plot.scroll_into_view_if_needed()
+    at = plot.evaluate(
+        """e => { const {xaxis, yaxis} = e._fullLayout, box = e.getBoundingClientRect(), {x, y} = e.data[2];
+        return [box.x + xaxis._offset + xaxis.d2p(x.at(-1)), box.y + yaxis._offset + yaxis.d2p(y.at(-1))]; }"""
+    )
+    page.mouse.move(*at)
+    page.wait_for_selector("#allowed-plot .hovertext")
+    page.mouse.click(*at)
+    assert page.locator("#details h3").inner_text().startswith(table["id"].iloc[-1])
+    assert page.locator("#table tr.chosen button").inner_text() == table["id"].iloc[-1]
 
 
 def test_rows_are_chosen_by_keyboard(page: Page) -> None:

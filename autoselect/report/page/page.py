@@ -15,6 +15,7 @@ from autoselect._version import __version__
 from autoselect.domain.looks import LOOKS, OF_NODES
 from autoselect.domain.quantities import possible
 from autoselect.domain.words import SHARES, label
+from autoselect.report.page import allowed as page_allowed
 from autoselect.report.page import chips as page_chips
 from autoselect.report.page import effects as page_effects
 from autoselect.report.page import graphs as page_graphs
@@ -106,6 +107,7 @@ def context(run: Run) -> dict[str, Any]:
         "op_kinds": {op[1]: LOOKS[op[1]] for graph in graphs for op in graph["ops"] if op[1] in LOOKS},
         "heldout": heldout,
         "members": [row for row in models if row["front"]],
+        "allowed": page_allowed.allowed_rows(run),
         "classes": page_effects.class_rows(run),
         "class_count": page_effects.class_count(run),
         "samples": page_effects.sample_rows(run),
@@ -136,6 +138,7 @@ def context(run: Run) -> dict[str, Any]:
                 "words": {kind: look.node_word or look.word for kind, look in LOOKS.items()},
                 "graphs": graphs,
                 "hypervolume": page_history.hypervolumes(run),
+                "allowed": page_allowed.allowed_points(run),
             }
         ),
     }

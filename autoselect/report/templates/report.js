@@ -237,6 +237,26 @@
     $("hypervolume").setAttribute("aria-label", `Hypervolume over ${data.hypervolume.length} evaluations; 95 % of the final value after ${half[0]}.`);
   }
 
+  // What would be recommended at each allowed drop; a click chooses that model.
+  function drawAllowed() {
+    if (!data.allowed) return;
+    const { axis, own, drops, ids, penalty, low, high } = data.allowed;
+    const step = { type: "scatter", mode: "lines", x: drops, hoverinfo: "skip" };
+    const edge = { ...step, line: { shape: "hv", width: 0 } };
+    const band = low[0] === null ? [] : [
+      { ...edge, name: "low", y: low },
+      { ...edge, name: "high", y: high, fill: "tonexty", fillcolor: `${css("--integer")}40` },
+    ];
+    const text = ids.map((id, i) => `${escaped(id)}: penalty ${show.penalty(penalty[i])}${band.length ? `, nine in ten ${show.penalty(low[i])}–${show.penalty(high[i])}` : ""}`);
+    Plotly.react($("allowed-plot"), [...band, {
+      ...step, name: "recommended", mode: "lines+markers", y: penalty, text, hoverinfo: undefined, hovertemplate: `%{text}<br>${escaped(axis)}: %{x}<extra></extra>`,
+      line: { shape: "hv", color: css("--integer"), width: 2.5 }, marker: { color: css("--integer"), size: 5 },
+    }], {
+      ...layoutStyle("allowed-plot"), showlegend: false, margin: { l: 52, r: 12, t: 10, b: 44 }, xaxis: { ...axisStyle(axis), rangemode: "tozero" }, yaxis: { ...axisStyle("penalty (less is better)"), rangemode: "tozero" },
+      shapes: [{ type: "line", yref: "paper", y0: 0, y1: 1, x0: own, x1: own, line: { color: css("--quiet"), width: 1.2, dash: "dash" } }],
+    }, { ...config(), displayModeBar: false });
+  }
+
   // ------------------------------------------------------------------------------------------------ table
   function element(tag, name, text) {
     const made = document.createElement(tag);
@@ -489,9 +509,17 @@
   document.addEventListener("click", (event) => { const button = event.target.closest("button.copy"); if (button) copy(button); });
   if ($("node-order")) $("node-order").addEventListener("change", orderNodes);
 
-  function drawAll() { drawFront(); drawHypervolume(); }
+  function drawAll() { drawFront(); drawHypervolume(); drawAllowed(); }
   setLimit();
-  setTimeout(drawHypervolume); // below the fold: the front and the table come first
+  setTimeout(() => { // below the fold: the front and the table come first
+    drawHypervolume();
+    drawAllowed();
+    if (!data.allowed) return;
+    $("allowed-plot").on("plotly_click", (event) => {
+      const model = front.find((m) => m.id === data.allowed.ids[event.points[0].pointIndex]);
+      if (model) choose(model.place, { scroll: true });
+    });
+  });
   $("front").on("plotly_relayout", (change) => { if (!("annotations" in change)) placeLabels(); });
   $("front").on("plotly_click", (event) => { const place = event.points[0].customdata; if (place >= 0) choose(place, { scroll: true }); });
   const closed = [...document.querySelectorAll("details:not([open])")];
