@@ -58,10 +58,10 @@ def run(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> str:
         (place / name).mkdir(parents=True, exist_ok=True)
     command = command_of(step, steps, work, small)
     log(work, f"{step.id}: {shlex.join(command)}")
-    begun = time.perf_counter()
+    begun, spent = time.perf_counter(), _spent()
     code = _ended(step, command, place)
     seconds = round(time.perf_counter() - begun, 1)
-    log(work, f"{step.id}: exit code {code} after {seconds} s")
+    log(work, f"{step.id}: exit code {code} after {seconds} s, {_spent() - spent:.0f} s of processor time")
     wanted = step.writes if not small or step.small_writes is None else step.small_writes
     absent = [name for name in wanted if not (place / "out" / name).exists()]
     if code or absent:
@@ -79,6 +79,12 @@ def _ended(step: Step, command: Sequence[str], place: Path) -> int:
     printed = place / "out" / step.prints if step.prints else place / "printed.txt"
     with printed.open("w", encoding="utf-8") as output, (place / "said.txt").open("w", encoding="utf-8") as errors:
         return subprocess.run(command, cwd=studies.ROOT, env=own, stdout=output, stderr=errors, check=False).returncode
+
+
+def _spent() -> float:
+    """Processor time of all processes that were started and have ended, in seconds."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _copy(step: Step, out: Path) -> None:

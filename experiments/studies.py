@@ -67,7 +67,8 @@ class Step:
         once: Why it is not run again: it compares with a version that is gone.
         counts: What of the package counts: names of ``ROOMS``, ``builder``, ``packages``.
         cost: How long a full pass takes on two cores: ``seconds``, ``minutes`` or ``hours``.
-        quick: Whether the small pass is among the tests that are not slow.
+        tested: Where the small pass is tested: among the ``quick`` tests, the ``slow`` ones, or in neither, but by
+            ``all.py --small`` at ``night``.
     """
 
     study: str
@@ -89,7 +90,7 @@ class Step:
     once: str = ""
     counts: tuple[str, ...] = _COUNT
     cost: str = "minutes"
-    quick: bool = False
+    tested: str = "slow"
 
     @property
     def id(self) -> str:

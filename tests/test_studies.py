@@ -120,7 +120,7 @@ def test_a_step_runs_until_it_is_up_to_date_and_again_if_what_it_reads_changes(
     assert (folder / "results" / "table.md").read_text(encoding="utf-8") == "total two3"
     log = (work / "log.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split()[1] for line in log] == 2 * ["sums.first:", "sums.first:", "sums.second:", "sums.second:"] * 1
-    assert re.search(r"exit code 0 after [\d.]+ s$", log[-1])
+    assert re.search(r"exit code 0 after [\d.]+ s, \d+ s of processor time$", log[-1])
 
 
 def test_a_result_that_was_edited_is_stale_and_one_whose_data_is_not_here_is_not(
@@ -204,6 +204,7 @@ def test_a_declaration_names_what_there_is(name: str, runner: ModuleType, monkey
     assert all(path.is_file() for path in studies.scripts_of(step))
     assert all(folder.is_dir() for folder in step.search_path)
     assert step.cost in runner.COSTS
+    assert step.tested in {"quick", "slow", "night"}
     assert set(step.counts) <= {"builder", "packages", *studies.ROOMS}
     assert step.once or step.results or any(name in other.after for other in STEPS.values())
     for small in (False, True):
@@ -227,9 +228,9 @@ def test_results_that_have_a_stamp_are_as_they_were_written() -> None:
 
 
 SMALL = [
-    pytest.param(name, marks=[] if step.quick else pytest.mark.slow)
+    pytest.param(name, marks=[] if step.tested == "quick" else pytest.mark.slow)
     for name, step in STEPS.items()
-    if step.results and not step.once
+    if step.results and not step.once and step.tested != "night"
 ]
 
 
