@@ -2,7 +2,7 @@
 
 ``python experiments/all.py --list`` says of each what it would do and why. A step runs in a folder that is named after
 all that decides its results, so a killed run goes on where its command can, and never with what an older version left.
-Results are copied beside the README when the command has ended well, and not before.
+Results are copied beside the README when the command has ended well, and not before; then pages are written anew.
 """
 
 from __future__ import annotations
@@ -58,17 +58,18 @@ def run(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> str:
         (place / name).mkdir(parents=True, exist_ok=True)
     command = command_of(step, steps, work, small)
     log(work, f"{step.id}: {shlex.join(command)}")
-    begun = time.perf_counter()
+    begun, spent = time.perf_counter(), _spent()
     code = _ended(step, command, place)
     seconds = round(time.perf_counter() - begun, 1)
-    log(work, f"{step.id}: exit code {code} after {seconds} s")
+    log(work, f"{step.id}: exit code {code} after {seconds} s, {_spent() - spent:.0f} s of processor time")
     wanted = step.writes if not small or step.small_writes is None else step.small_writes
     absent = [name for name in wanted if not (place / "out" / name).exists()]
     if code or absent:
         return f"exit code {code}, see {place / 'said.txt'}" if code else f"{', '.join(absent)} was not written"
     (place / "done").touch()
     if step.results and not small:
-        _keep(step, steps, place / "out", seconds)
+        _copy(step, place / "out")
+        stamp(step, steps, seconds)
     return ""
 
 
@@ -80,22 +81,31 @@ def _ended(step: Step, command: Sequence[str], place: Path) -> int:
         return subprocess.run(command, cwd=studies.ROOT, env=own, stdout=output, stderr=errors, check=False).returncode
 
 
-def _keep(step: Step, steps: Mapping[str, Step], out: Path, seconds: float) -> None:
-    """Copy the results to their place, and stamp them."""
+def _spent() -> float:
+    """Processor time of all processes that were started and have ended, in seconds."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _copy(step: Step, out: Path) -> None:
     for name in step.results:
         step.place_of(name).parent.mkdir(parents=True, exist_ok=True)
         if (out / name).is_dir():
             shutil.copytree(out / name, step.place_of(name), dirs_exist_ok=True)
         else:
             shutil.copyfile(out / name, step.place_of(name))
-    stamp = {
-        "commit": _git("rev-parse", "--short=8", "HEAD") + ("+" if _git("status", "--porcelain", "autoselect") else ""),
+
+
+def stamp(step: Step, steps: Mapping[str, Step], seconds: float | None) -> None:
+    """Say that the results of a step are of today; without seconds its command was run by hand."""
+    is_changed = _git("status", "--porcelain", "autoselect", str(step.folder / step.script))
+    found = {
+        "commit": _git("rev-parse", "--short=8", "HEAD") + ("+" if is_changed else ""),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "seconds": seconds,
         "inputs": studies.inputs_of(step, steps),
         "results": {name: studies.digest_of(step.place_of(name)) for name in step.results},
     }
-    studies.keep_stamp(step, stamp)
+    studies.keep_stamp(step, {**found, "seconds": seconds} if seconds is not None else found)
 
 
 def _git(*arguments: str) -> str:
@@ -135,9 +145,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="A study or STUDY.STEP. Repeat it.")
     parser.add_argument("--small", action="store_true", help="Few samples and trials; keeps no results, runs all.")
     parser.add_argument("--cost", choices=COSTS, default=COSTS[-1], help="Leave out steps that take longer.")
+    parser.add_argument("--stamp", action="store_true", help="Run nothing: the commands of --only were run by hand.")
     parser.add_argument("--work", type=Path, default=WORK, help="Folder of the runs and of log.txt.")
     options = parser.parse_args(arguments)
     steps = studies.read_steps()
+    if options.stamp:
+        for step in chosen(steps, options.only, COSTS) if options.only else ():
+            stamp(step, steps, None)
+        return
     wrong: list[str] = []
     for step in chosen(steps, options.only, COSTS[: COSTS.index(options.cost) + 1]):
         before = (steps[name] for name in step.after if not options.small or step.reads_files_of(steps[name], True))
@@ -152,6 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif stale:
             failed = run(step, steps, options.work.resolve(), options.small)
             wrong += [f"{step.id}: {failed}"] if failed else []
+    writer = studies.HERE / "pages.py"
+    if not (options.list or options.small) and writer.exists():
+        subprocess.run([sys.executable, str(writer)], check=True)
     if wrong:
         raise SystemExit("\n".join(wrong))
 

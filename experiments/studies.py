@@ -67,7 +67,8 @@ class Step:
         once: Why it is not run again: it compares with a version that is gone.
         counts: What of the package counts: names of ``ROOMS``, ``builder``, ``packages``.
         cost: How long a full pass takes on two cores: ``seconds``, ``minutes`` or ``hours``.
-        quick: Whether the small pass is among the tests that are not slow.
+        tested: Where the small pass is tested: among the ``quick`` tests, the ``slow`` ones, or in neither, but by
+            ``all.py --small`` at ``night``.
     """
 
     study: str
@@ -89,7 +90,7 @@ class Step:
     once: str = ""
     counts: tuple[str, ...] = _COUNT
     cost: str = "minutes"
-    quick: bool = False
+    tested: str = "slow"
 
     @property
     def id(self) -> str:
@@ -215,7 +216,7 @@ def why_stale(step: Step, steps: Mapping[str, Step]) -> str:
     reasons = [f"{name} is not as it was written" for name in changed]
     for key in dict.fromkeys((*then, *now)):
         before, after = then.get(key), now.get(key)
-        if before != after and after != "absent":
+        if before != after and after != "absent" and (before is not None or "history" not in stamp):
             reasons.append(_reason(key, before, after))
     return "; ".join(reasons)
 
@@ -228,7 +229,11 @@ def _reason(key: str, before: str | None, after: str | None) -> str:
 
 
 def stamp_of(step: Step) -> dict[str, Any] | None:
-    """What made the results of a step, if that is known."""
+    """What made the results of a step, if that is known.
+
+    Results that are older than stamps have one with ``history``: it holds what the repository had at the commit that
+    wrote them, and nothing of options, data and packages.
+    """
     path = step.folder / "results" / STAMP
     stamps: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return stamps.get(step.name)
@@ -253,14 +258,19 @@ def scripts_of(step: Step) -> list[Path]:
         path = waiting.pop()
         if path not in found:
             found[path] = None
-            for name in sorted(set(_modules(path.read_text(encoding="utf-8")))):
+            for name in _modules(path.read_text(encoding="utf-8")):
                 places = (folder / f"{name}.py" for folder in step.search_path)
                 waiting += [place for place in places if place.exists()][:1]
     return sorted(found)
 
 
-def _modules(source: str) -> Iterator[str]:
-    """Names of modules that a source imports, or whose files it names."""
+@functools.cache
+def _modules(source: str) -> tuple[str, ...]:
+    """Names of modules that a source imports, or whose files it names, in order."""
+    return tuple(sorted(set(_named(source))))
+
+
+def _named(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -270,6 +280,7 @@ def _modules(source: str) -> Iterator[str]:
             yield from re.findall(r"^(\w+)(?:\.py$|:)", node.value)
 
 
+@functools.cache
 def digest_of_code(source: str) -> str:
     """Of a module without its docstrings and comments, so that words change no result."""
     lines = source.splitlines()
@@ -294,9 +305,21 @@ def digest_of(place: Path) -> str:
     if not place.exists():
         return "absent"
     if place.is_file():
-        return _digest(place.read_bytes())
+        return _digest_of_file(place, _state(place))
     files = sorted(path for path in place.rglob("*") if path.is_file())
-    return _digest("".join(f"{path.relative_to(place)} {_digest(path.read_bytes())}\n" for path in files).encode())
+    lines = (f"{path.relative_to(place)} {_digest_of_file(path, _state(path))}\n" for path in files)
+    return _digest("".join(lines).encode())
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
+
+
+@functools.cache
+def _digest_of_file(path: Path, state: tuple[int, int]) -> str:
+    """Read once for each state of the file."""
+    return _digest(path.read_bytes())
 
 
 def _digest(content: bytes) -> str:

@@ -37,37 +37,9 @@ PAGE = ROOT / "docs" / "repairs.md"
 RESULTS = ROOT / "experiments" / "repairs" / "results" / "repairs.csv"
 
 
-def cells_of_page() -> list[list[str]]:
-    """Lines of the table of what repairs are worth: the cases, then what is between and one for each model."""
-    table = PAGE.read_text(encoding="utf-8").split("| all-integer with |")[1].split("\n\n")[0].splitlines()
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-
-
 def rows_of_results() -> list[dict[str, str]]:
     with RESULTS.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def test_the_table_of_repairs_is_what_was_measured() -> None:
-    cases, _, *lines = cells_of_page()
-    page = {(case, model): cell for model, *cells in lines for case, cell in zip(cases, cells, strict=True)}
-    measured = {(row["case"], row["model"].removeprefix("fiq + ")): row for row in rows_of_results()}
-    assert page.keys() == measured.keys()
-    for place, row in measured.items():
-        score, agreement = float(row["score"]), float(row["agreement"])
-        assert page[place] == (f"{score:.2f} dB" if math.isnan(agreement) else f"{agreement:.3f} ({score:.3f})")
-
-
-def test_the_table_of_rounding_is_what_was_measured() -> None:
-    lines = PAGE.read_text(encoding="utf-8").split("| repairs |")[1].split("\n\n")[0].splitlines()
-    cases, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "---" not in line]
-    with (RESULTS.parent / "rounding.csv").open(encoding="utf-8", newline="") as file:
-        measured = {(row["case"], row["model"]): row for row in csv.DictReader(file)}
-    page = {(case, row[0]): cell for row in rows for case, cell in zip(cases, row[1:], strict=True)}
-    assert page.keys() == measured.keys()
-    for place, row in measured.items():
-        score, agreement = float(row["score"]), float(row["agreement"])
-        assert page[place] == (f"{score:.2f} dB" if math.isnan(agreement) else f"{agreement:.3f} ({score:.3f})")
 
 
 def test_the_table_of_sets_is_what_was_measured(script: Callable[[Path], ModuleType]) -> None:

@@ -22,9 +22,12 @@ STEPS = studies.read_steps()
 
 @pytest.fixture
 def runner(script: Callable[[Path], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """experiments/all.py."""
+    """experiments/all.py, with the module of declarations that is imported above: no test may run the real studies."""
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    return script(EXPERIMENTS / "all.py")
+    monkeypatch.setitem(sys.modules, "studies", studies)
+    module = script(EXPERIMENTS / "all.py")
+    assert module.studies is studies
+    return module
 
 
 @pytest.fixture
@@ -117,7 +120,7 @@ def test_a_step_runs_until_it_is_up_to_date_and_again_if_what_it_reads_changes(
     assert (folder / "results" / "table.md").read_text(encoding="utf-8") == "total two3"
     log = (work / "log.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split()[1] for line in log] == 2 * ["sums.first:", "sums.first:", "sums.second:", "sums.second:"] * 1
-    assert re.search(r"exit code 0 after [\d.]+ s$", log[-1])
+    assert re.search(r"exit code 0 after [\d.]+ s, \d+ s of processor time$", log[-1])
 
 
 def test_a_result_that_was_edited_is_stale_and_one_whose_data_is_not_here_is_not(
@@ -133,6 +136,10 @@ def test_a_result_that_was_edited_is_stale_and_one_whose_data_is_not_here_is_not
     runner.main(["--work", str(work)])
     assert table.read_text(encoding="utf-8") == "sum of another hand"
     assert "left out: no few" in capsys.readouterr().out
+    (tmp_path / "data" / "few").write_text("1 2", encoding="utf-8")
+    runner.main(["--stamp", "--only", "sums.second"])
+    assert told(runner, work, capsys) == "up to date"
+    assert "seconds" not in studies.stamp_of(studies.read_steps()["sums.second"])
 
 
 def test_what_fails_leaves_the_results_and_its_folder_so_that_it_goes_on(
@@ -183,13 +190,9 @@ def commands() -> Iterator[tuple[str, str]]:
                     yield (name.split("/")[0], name.split("/")[1]) if "/" in name else (page.parent.name, name)
 
 
-SHOWN_ONLY = {("repairs", "table.py")}
-"""Prints a table of results that are there."""
-
-
 def test_each_command_of_a_readme_is_a_step_and_each_study_has_one() -> None:
     steps = {(step.study, step.script) for step in STEPS.values()}
-    assert set(commands()) - steps == SHOWN_ONLY
+    assert set(commands()) <= steps
     assert {step.study for step in STEPS.values()} == {path.parent.name for path in EXPERIMENTS.glob("*/README.md")}
 
 
@@ -201,6 +204,7 @@ def test_a_declaration_names_what_there_is(name: str, runner: ModuleType, monkey
     assert all(path.is_file() for path in studies.scripts_of(step))
     assert all(folder.is_dir() for folder in step.search_path)
     assert step.cost in runner.COSTS
+    assert step.tested in {"quick", "slow", "night"}
     assert set(step.counts) <= {"builder", "packages", *studies.ROOMS}
     assert step.once or step.results or any(name in other.after for other in STEPS.values())
     for small in (False, True):
@@ -213,7 +217,7 @@ def test_a_declaration_names_what_there_is(name: str, runner: ModuleType, monkey
 
 
 def test_results_that_have_a_stamp_are_as_they_were_written() -> None:
-    """Nobody types a result in."""
+    """Nobody types a result in. If its command was run by hand: ``experiments/all.py --stamp --only STEP`` says so."""
     edited = [
         f"{step.id}: {name}"
         for step in STEPS.values()
@@ -224,9 +228,9 @@ def test_results_that_have_a_stamp_are_as_they_were_written() -> None:
 
 
 SMALL = [
-    pytest.param(name, marks=[] if step.quick else pytest.mark.slow)
+    pytest.param(name, marks=[] if step.tested == "quick" else pytest.mark.slow)
     for name, step in STEPS.items()
-    if step.results and not step.once
+    if step.results and not step.once and step.tested != "night"
 ]
 
 

@@ -237,13 +237,15 @@ def measured(mode: str, options: argparse.Namespace) -> tuple[pd.DataFrame, pd.D
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search, measure, and write table and figure."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mode", action="append", choices=CASES, default=[], help="Repeat it. Both by default.")
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=1, help="Of the searches that draw.")
     parser.add_argument("--nncf", help="The Python of NNCF's environment; without it NNCF is left out.")
     parser.add_argument("--runs", type=Path, default=Path("mobilenet-v1-runs"), help="What is finished is used again.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    rows, curve = (pd.concat(p, ignore_index=True) for p in zip(*(measured(m, options) for m in CASES), strict=True))
+    found = [measured(mode, options) for mode in options.mode or CASES]
+    rows, curve = (pd.concat(parts, ignore_index=True) for parts in zip(*found, strict=True))
     options.output.mkdir(parents=True, exist_ok=True)
     rows.to_csv(options.output / "mobilenet_v1.csv", index=False, lineterminator="\n", float_format="%.6g")
     curve.to_csv(options.output / "curve.csv", index=False, lineterminator="\n", float_format="%.6g")

@@ -6,7 +6,6 @@ Each row is written when it is measured, and what is in the file is not measured
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,24 +32,8 @@ REPAIRS: dict[str, tuple[str, ...]] = {
 CASES = ("MobileNetV1-0.25", "MobileNetV1-0.25 per tensor", "FSRCNN x2", "FSRCNN x2 per tensor")
 
 
-def table(path: Path) -> list[str]:
-    """The table of ``docs/repairs.md``: agreement and top-1 of MobileNetV1, PSNR of FSRCNN."""
-    with path.open(encoding="utf-8", newline="") as file:
-        found = {(row["case"], row["model"]): row for row in csv.DictReader(file)}
-    lines = [" | ".join(("| repairs", *CASES)) + " |", "|---" * (1 + len(CASES)) + "|"]
-    for name in ("float", *REPAIRS):
-        cells = []
-        for case in CASES:
-            row = found[case, name]
-            score = float(row["score"])
-            is_image = case.startswith("FSRCNN")
-            cells.append(f"{score:.2f} dB" if is_image else f"{float(row['agreement']):.3f} ({score:.3f})")
-        lines.append(" | ".join((f"| {name}", *cells)) + " |")
-    return lines
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the cases and write the table."""
+    """Measure the cases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", default="", help="Cases whose name has this in it.")
     parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results" / "rounding.csv")
@@ -61,8 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for row in measure(case, known, REPAIRS):
                 print(line(row), flush=True)
                 append(row, options.output)
-    if not options.case:
-        print("\n".join(table(options.output)))
 
 
 if __name__ == "__main__":
