@@ -128,7 +128,7 @@ class Questions:
 
     def _forecast(self, recipe: Recipe, place: Place) -> _Forecast:
         plan = self._workshop.plan(recipe, place)
-        return _Forecast(plan=plan, known=judged(plan.graph, place.target, self._workshop.settings.least_runtime))
+        return _Forecast(plan=plan, known=judged(plan.graph, place.target, self._workshop.settings.runtime))
 
     def _refuse_formless(self, recipe: Recipe, changes: Changes, plan: Plan, place: Place) -> None:
         """Refuse a state that a node is asked to have and has not.
