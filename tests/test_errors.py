@@ -6,6 +6,7 @@ import pickle
 import re
 
 import pytest
+from settling import settled
 
 from autoselect import errors
 from autoselect.cases.settings import make_settings
@@ -46,7 +47,7 @@ def test_no_room_is_an_os_error_told_once(tmp_path) -> None:  # type: ignore[no-
 
 @pytest.mark.parametrize(("told", "expected"), [("48kB", 48_000), ("1.5 MB", 1_500_000), ("64KiB", 65_536), (7, 7)])
 def test_a_size_may_be_a_text(told: str | float, expected: float) -> None:
-    assert make_settings(max_size=told).constraints.max_size_bytes == expected
+    assert settled(max_size=told).constraints.max_size_bytes == expected
 
 
 @pytest.mark.parametrize("told", ["4 parsecs", "", 0, "0"])

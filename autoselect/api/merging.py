@@ -79,7 +79,7 @@ def merge(
         scheduler=scheduler,
         insecure=insecure,
     )
-    with workers_of(request.settings):
+    with workers_of(request):
         study_run.start(replace(request, members=members), target, logged(listener))
     return drawn(target)
 

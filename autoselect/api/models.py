@@ -20,6 +20,7 @@ from autoselect.cases import prepare as preparation
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import LIVE
 from autoselect.cases.settings import make_settings
+from autoselect.cases.settled import Facts, settle
 from autoselect.compilers.opening import compiler_of
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction
@@ -103,8 +104,8 @@ def build(
             prepared = started.result()
             _refuse_folded(chosen, prepared.folded)
             left_out(chosen, prepared.layers.nodes, prepared.graph)  # Names that are no nodes are told of here.
-            settings = make_settings(target=target, exact_rewrites=exact_rewrites, compiling=False)
-            preparation.write_scoring(files, None, None, settings, root)
+            said = make_settings(target=target, exact_rewrites=exact_rewrites, compiling=False)
+            preparation.write_scoring(files, None, None, settle(said, Facts()), root)
             try:
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
                 wide: tuple[str, ...] = ()

@@ -22,11 +22,11 @@ from autoselect.api.source import (
 )
 from autoselect.api.told import takes, with_live
 from autoselect.api.workers import workers_of
-from autoselect.cases import prepare as preparation
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, ignore
 from autoselect.cases.ingredients import LIVE
-from autoselect.cases.settings import SearchSettings, kept_values, make_settings
+from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settled import Facts, kept_search, settle
 from autoselect.data.bundled import lasting
 from autoselect.data.specs import load_object
 from autoselect.domain.pinned import Pins
@@ -79,7 +79,7 @@ def search(told: SearchSettings) -> Run:
         '.tflite'
     """
     asked, folder = _asked(told)
-    with workers_of(asked.settings), told_to(told.listener, told.progress) as listener:
+    with workers_of(asked), told_to(told.listener, told.progress) as listener:
         study_run.start(asked, folder, listener)
     return drawn(folder)
 
@@ -166,7 +166,7 @@ def resume(
     asked = continued(folder, limits, cache=cache, listener=listener, live=live, **further)
     by_hand = tuple(one if isinstance(one, Recipe) else read_recipe(Path(one)) for one in recipes)
     asked = replace(asked, by_hand=by_hand, pins=Pins.of(pins))
-    with workers_of(asked.settings), told_to(listener, progress) as told:
+    with workers_of(asked), told_to(listener, progress) as told:
         study_run.resume(asked, folder, told)
     return drawn(folder)
 
@@ -195,21 +195,21 @@ def continued(
                 f"The run in {folder.root} was started with a live {name}. Pass it again: resume(..., {name}=...)."
             )
     chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
-    kept = kept_values(manifest) | {**chosen, **further, "cache": cache, "listener": listener}
-    settings = preparation.with_limits(make_settings(**kept), **limits)
+    limited = {name: value for name, value in limits.items() if value is not None}
+    said, facts = kept_search(manifest, **chosen, **further, **limited, cache=cache, listener=listener)
     if metric is None and known.get("metric") == LIVE:
         raise RunFolderError(
             f"The run in {folder.root} was started with a live metric. Pass it: resume(..., metric=...)."
         )
-    wishes = wishes_of(settings.signature, settings.shapes, settings.converter_python)
-    loaded = load_source(settings.model, wishes, calibration=settings.calibration)
+    wishes = wishes_of(said.signature, said.shapes, said.converter_python)
+    loaded = load_source(said.model, wishes, calibration=said.calibration)
     given_integer = load_integer(
-        settings.integer,
-        signature=settings.signature,
-        per_channel=settings.per_channel,
-        quantizer=settings.quantizer,
+        said.integer,
+        signature=said.signature,
+        per_channel=said.per_channel,
+        quantizer=said.quantizer,
     )
-    return _request(loaded, given_integer, settings, metric=metric or settings.metric, sources=known)
+    return _request(loaded, given_integer, said, facts, metric=metric or said.metric, sources=known)
 
 
 def demo(
@@ -250,38 +250,37 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
     wishes = wishes_of(told.signature, told.shapes, told.converter_python)
     loaded = load_source(told.model, wishes, calibration=told.calibration)
     profile = read_target(told.target)
-    repairs = told.repairs if isinstance(told.repairs, bool) else tuple(told.repairs)
-    given = load_integer(
-        told.integer,
-        signature=told.signature,
-        per_channel=told.per_channel and loaded.per_channel and profile.per_channel,
-        quantizer=told.quantizer,
-        repairs=() if isinstance(repairs, bool) else repairs,
-    )
-    fallback = told.fallback or ("search" if profile.runs_hybrid else "float")
-    sixteen = profile.favours_int16 and fallback != "drq" and given.content is None
-    decided = {
+    names = {
         "metric": _metric_name(told.metric, told.evaluator),
         "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
         "target": lasting_target(told.target),
         "search_space": lasting(told.search_space),
-        "fallback": fallback,
-        "int16": sixteen if told.int16 is None else told.int16,
-        "per_channel": given.per_channel,
-        "io_type": told.io_type or loaded.io_type or profile.io_type or "float32",
-        "repairs": False if given.is_foreign else repairs,
-        "keep_float": tuple(told.keep_float),
-        "keep_int": tuple(told.keep_int),
-        "workers": told.workers or default_workers(source_bytes(loaded.model)),
     }
+    said = make_settings(**dict(told) | names)
+    given = load_integer(
+        said.integer,
+        signature=said.signature,
+        per_channel=said.per_channel and loaded.per_channel and profile.per_channel,
+        quantizer=said.quantizer,
+        repairs=said.named_repairs,
+    )
+    facts = Facts(
+        fallback="search" if profile.runs_hybrid else "float",
+        int16=profile.favours_int16 and given.content is None,
+        io_type=loaded.io_type or profile.io_type or "float32",
+        per_channel=given.per_channel,
+        takes_repairs=not given.is_foreign,
+        workers=default_workers(source_bytes(loaded.model)),
+    )
     live = [name for name, option in declared().items() if option.live and not option.kept]
+    sources = {name: describe(getattr(told, name)) for name in live}
     asked = _request(
         loaded,
         given,
-        make_settings(**dict(told) | decided),
+        said,
+        facts,
         metric=told.metric,
-        sources={name: describe(getattr(told, name)) for name in live}
-        | {"metric": None if isinstance(told.metric, str) else LIVE},
+        sources=sources | {"metric": None if isinstance(told.metric, str) else LIVE},
     )
     return asked, RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
 
@@ -302,7 +301,8 @@ def _own_names(metric: str | Callable[..., float], evaluator: str | Callable[...
 def _request(
     loaded: LoadedSource,
     given: LoadedInteger,
-    settings: SearchSettings,
+    said: SearchSettings,
+    facts: Facts,
     *,
     metric: str | Callable[..., float],
     sources: dict[str, str | None],
@@ -310,31 +310,32 @@ def _request(
     """Load what the settings name; ``metric`` is the function where they have but its name."""
     chosen: Metric | None = None
     run: Callable[..., float] | None = None
-    if (evaluator := settings.evaluator) is not None:
+    if (evaluator := said.evaluator) is not None:
         run = load_object(evaluator, purpose="evaluator") if isinstance(evaluator, str) else evaluator
         if not callable(run):
             raise MetricError(f"The evaluator must be a function, got {type(run).__name__}.")
-        name, direction = getattr(run, "__name__", "evaluator"), settings.direction or "maximize"
+        name, direction = getattr(run, "__name__", "evaluator"), settle(said, facts).direction
     else:
         chosen = make_metric(
             metric,
-            direction=settings.direction,
-            output=settings.output_name,
-            ignore_label=settings.ignore_label,
+            direction=said.direction,
+            output=said.output_name,
+            ignore_label=said.ignore_label,
         )
         name, direction = chosen.name, chosen.direction
     return request.Request(
         ingredients=ingredients_of(
             loaded,
             given,
-            settings.calibration,
-            evaluation=settings.evaluation,
-            heldout=settings.heldout,
+            said.calibration,
+            evaluation=said.evaluation,
+            heldout=said.heldout,
             metric=chosen,
             evaluator=run,
-            feedback=settings.feedback,
+            feedback=said.feedback,
         ),
-        settings=settings,
+        said=said,
+        facts=facts,
         sources=sources,
         # The metric sqnr_db is what the column of that name holds.
         metric_name=name if isinstance(chosen, SignalToQuantizationNoise) else metric_column(name),

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 from autoselect.cases.ingredients import LIVE, Ingredients
 from autoselect.data.texts import read_text
-from autoselect.domain.recipe import Quantizer, Recipe
+from autoselect.domain.recipe import IoType, Quantizer, Recipe
 from autoselect.errors import RecipeError, UsageError
 from autoselect.quantize.preparing import litert
 from autoselect.sources.converters import live
@@ -35,7 +35,7 @@ class LoadedSource:
     model: Path | bytes
     calibration: object | None = None
     per_channel: bool = True
-    io_type: str | None = None
+    io_type: IoType | None = None
     notes: tuple[str, ...] = ()
     wishes: Wishes = NO_WISHES
 

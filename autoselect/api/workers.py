@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autoselect.cases.events import Warned
-from autoselect.cases.settings import SearchSettings
 from autoselect.cases.versions import versions
 from autoselect.errors import UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.isolation.pool import WorkerPool, shared
 from autoselect.quantize.preparing import converter
+from autoselect.study.request import Request
 from autoselect.study.setup.preparing import warm_up_of
 
 
@@ -54,13 +54,14 @@ def keep_workers(workers: int | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def workers_of(settings: SearchSettings) -> Iterator[None]:
+def workers_of(request: Request) -> Iterator[None]:
     """Let a search work on a cluster, where the settings name one.
 
     Raises:
         UsageError: If there is none, it may not be used, or Dask is not installed.
     """
-    if settings.scheduler is None:
+    said, settings = request.said, request.settings
+    if said.scheduler is None:
         yield
         return
     if "latency_ms" in settings.cost_columns:
@@ -76,11 +77,11 @@ def workers_of(settings: SearchSettings) -> Iterator[None]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autoselect-")))
         warm_up = warm_up_of(settings)
         workers = opened(
-            settings.scheduler,
+            said.scheduler,
             describe=versions,
             local=Local(workers=settings.processes, log=folder / "worker.log", warm_up=warm_up),
-            insecure=settings.insecure,
-            tell=lambda message: settings.listener(Warned(message=message)),
+            insecure=said.insecure,
+            tell=lambda message: said.listener(Warned(message=message)),
         )
         stack.enter_context(shared(stack.enter_context(workers)))
         yield

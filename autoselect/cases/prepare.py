@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 
@@ -18,7 +17,8 @@ from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.open_case import Scoring
 from autoselect.cases.references import References
 from autoselect.cases.scoring_samples import prepare_samples
-from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Facts, Settled, settle
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.errors import MetricError
@@ -62,7 +62,7 @@ class Case:
 
 def prepare_case(
     ingredients: Ingredients,
-    settings: SearchSettings,
+    settings: Settled,
     *,
     root: Path,
     pool: Workers,
@@ -120,14 +120,14 @@ def write_scoring(
     files: CaseFiles,
     metric: Metric | None,
     evaluator: Evaluator | None,
-    settings: SearchSettings | None = None,
+    settings: Settled | None = None,
     cache_root: Path | None = None,
 ) -> None:
     """Keep how candidates are scored, for the workers; without settings for the default target."""
-    chosen = settings or SearchSettings()
+    chosen = settle(SearchSettings(), Facts()) if settings is None else settings
     target = read_target(chosen.target)
     compiling = None
-    if target.asks_compiler or (settings is not None and settings.compiling and target.compiler is not None):
+    if target.asks_compiler or (chosen.compiling and target.compiler is not None):
         compiling = Compiling(
             cache_root=None if cache_root is None else cache_root / "compiled",
             timeout_seconds=_COMPILER_SHARE * chosen.trial_timeout,
@@ -142,10 +142,10 @@ def write_scoring(
         compiling=compiling,
         costs=frozenset(chosen.cost_columns),
         latency_threads=chosen.latency_threads,
-        direction=chosen.direction or "maximize",
+        direction=chosen.direction,
         exact_rewrites=chosen.exact_rewrites,
         emulates=target.asks_compiler and chosen.emulation == "all",
-        runtime=chosen.least_runtime,
+        runtime=chosen.runtime,
     )
     try:
         content = cloudpickle.dumps(scoring)
@@ -154,12 +154,3 @@ def write_scoring(
             f"The metric or evaluator cannot be sent to a worker process: {exc}. Give it as package.module:function."
         ) from exc
     write_bytes(files.scoring, content)
-
-
-def with_limits(settings: SearchSettings, **changes: Any) -> SearchSettings:
-    """The settings with some replaced, for a resumed run.
-
-    Raises:
-        UsageError: If one is wrong, with its name.
-    """
-    return make_settings(**dict(settings) | {k: v for k, v in changes.items() if v is not None})

@@ -9,7 +9,7 @@ import numpy as np
 
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.data.labelled import labelled_samples
 from autoselect.data.order import alike_neighbours
 from autoselect.data.samples import SampleStore
@@ -28,7 +28,7 @@ _FEW_GROUPS = 20
 
 def prepare_samples(
     ingredients: Ingredients,
-    settings: SearchSettings,
+    settings: Settled,
     files: CaseFiles,
     inputs: tuple[TensorSpec, ...],
     outputs: tuple[TensorSpec, ...],
@@ -50,7 +50,7 @@ def prepare_samples(
 
 def write_parts(
     ingredients: Ingredients,
-    settings: SearchSettings,
+    settings: Settled,
     files: CaseFiles,
     inputs: tuple[TensorSpec, ...],
     outputs: tuple[TensorSpec, ...],

@@ -1,4 +1,4 @@
-"""Everything a search can be told, declared once: type, default, limits and words.
+"""Everything a search can be told, declared once: type, default, limits and words; it is never changed.
 
 The command line, the files in place of options, the Python functions, the documentation and the manifest of a run are
 all read off :class:`SearchSettings`. Nothing else in the package says what a setting is called or what it means.
@@ -6,26 +6,30 @@ all read off :class:`SearchSettings`. Nothing else in the package says what a se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Bytes, Option
 from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, checked_settings, data
 from autoselect.data.kinds import Samples
-from autoselect.domain.objectives import Constraints, Direction
-from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, columns_of, parse_size
+from autoselect.domain.objectives import Direction
+from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, parse_size
 from autoselect.domain.recipe import ALL_BITS, IoType, Recipe
-from autoselect.domain.repair_sets import Repairs, corrected_at_once, with_sequences
 from autoselect.domain.rule import BREAK_PRICE
-from autoselect.domain.runtimes import Runtime, read_runtime
-from autoselect.domain.states import states_of
+from autoselect.domain.runtimes import read_runtime
 
 Sampler = Literal["surrogate", "tpe", "nsga2", "random"]
 """Names of the samplers."""
+
+Fallback = Literal["drq", "float", "search"]
+"""What left-out nodes become."""
+
+Emulation = Literal["front", "all", "none"]
+"""What runs on an emulation of a chip."""
 
 _goal = partial(Option, panel=GOAL)
 _hardware = partial(Option, panel=HARDWARE)
@@ -265,7 +269,7 @@ class SearchSettings(SharedSettings):
         ),
     ] = True
     emulation: Annotated[
-        Literal["front", "all", "none"],
+        Emulation,
         Option(
             "What runs on an emulation of the target's chip, if its vendor has one: the front, all candidates, none.",
             "If members score otherwise there than on the CPU, the recommendation goes by the chip's score. With "
@@ -280,7 +284,7 @@ class SearchSettings(SharedSettings):
         ),
     ] = None
     fallback: Annotated[
-        Literal["drq", "float", "search"] | None,
+        Fallback | None,
         Option(
             "What left-out nodes become; by default search if the target runs hybrid ops.",
             "``search`` chooses hybrid (DRQ) or float for each unit. ``drq`` and ``float`` have one of them alone, but "
@@ -366,72 +370,11 @@ class SearchSettings(SharedSettings):
     max_penalty: Annotated[
         Annotated[float, Field(ge=0)] | None, _goal("Largest fragmentation penalty.", example=20.0)
     ] = None
-    repair_sets: dict[str, Repairs] = Field(default_factory=dict, init=False)
-    """What the search chooses between: ``none``, and what helped ``integer`` and ``int16`` nodes; all: ``repairs``.
-
-    With fewer than 8 bits of {weights} also these with fewer levels, ``weights 1`` and so on, each with less than the
-    one before.
-    """
-    added_noise: dict[str, float] = Field(default_factory=dict, init=False)
-    """What fewer levels add to the error of outputs, as power over signal power, by the name of a set."""
 
     @property
-    def repair_choices(self) -> tuple[Repairs, ...]:
-        """The sets of repairs that a candidate may have, the template's first."""
-        chosen = with_sequences([self.template.repairs, *sorted(self.repair_sets.values())])
-        return chosen if self.repair_sets else chosen[:1]
-
-    @property
-    def noise_choices(self) -> tuple[float, ...]:
-        """What the levels of each of :attr:`repair_choices` add to the error of outputs."""
-        known = {repairs: self.added_noise.get(name, 0.0) for name, repairs in self.repair_sets.items()}
-        return tuple(known.get(repairs, known.get(corrected_at_once(repairs), 0.0)) for repairs in self.repair_choices)
-
-    def repairs_for(self, kind: str) -> Repairs:
-        """Those that were chosen for nodes of a kind, ``integer`` or ``int16``."""
-        return self.repair_sets.get(kind, self.template.repairs)
-
-    @property
-    def cost_columns(self) -> tuple[str, ...]:
-        """Columns of the objectives but the metric."""
-        return columns_of(tuple(self.objectives))
-
-    @property
-    def least_runtime(self) -> Runtime | None:
-        """The oldest runtime that must load the models; None for the one that is installed."""
-        return None if self.runtime is None else read_runtime(self.runtime)
-
-    @property
-    def constraints(self) -> Constraints:
-        """The limits."""
-        return Constraints(
-            max_drop=self.max_drop, max_size_bytes=cast("float | None", self.max_size), max_penalty=self.max_penalty
-        )
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """What a node that is not in integers of 8 bits may be; of earlier runs none has 16."""
-        return states_of(self.fallback or "drq", int16=bool(self.int16))
-
-    @property
-    def template(self) -> Recipe:
-        """The recipe that all candidates share but for their nodes and repairs; none of these while they are tried.
-
-        Where the search chooses between hybrid and float, a recipe lists what is float.
-        """
-        return Recipe(
-            fallback="float" if self.fallback == "float" else "drq",
-            per_channel=self.per_channel,
-            io_type=self.io_type or "float32",
-            repairs=() if isinstance(self.repairs, bool) else tuple(self.repairs),
-        )
-
-
-def kept_values(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run as its manifest has them; what earlier versions did not have is as they did without it."""
-    found = {"repairs": (), "int16": False, **manifest["settings"]}
-    found.pop("refining", None)  # What earlier versions had in place of sets of repairs.
-    return found
+    def named_repairs(self) -> tuple[str, ...]:
+        """The repairs that the user chose by name; none if the search finds out which help, or there are none."""
+        return () if isinstance(self.repairs, bool) else tuple(self.repairs)
 
 
 def make_settings(**values: object) -> SearchSettings:

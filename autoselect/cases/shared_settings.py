@@ -16,7 +16,6 @@ from autoselect.data.kinds import Samples
 from autoselect.data.texts import first_wrong
 from autoselect.domain.recipe import Quantizer
 from autoselect.errors import RecipeError, UsageError
-from autoselect.isolation.machine import default_workers
 from autoselect.sources.wishes import Feedback, Shapes
 
 data = partial(Option, panel=DATA)
@@ -159,11 +158,6 @@ class SharedSettings(BaseModel):
         Given[bool | None],
         _work("Show bars, by tqdm.", "By default in notebooks. ``logging`` has all events.", only="python"),
     ] = None
-
-    @property
-    def processes(self) -> int:
-        """Workers that were asked for, or as many as the machine has room for."""
-        return self.workers or default_workers()
 
 
 Settings = TypeVar("Settings", bound=SharedSettings)

@@ -13,6 +13,7 @@ from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Option
 from autoselect.cases.shared_settings import Given, SharedSettings, data
 from autoselect.data.kinds import Samples
 from autoselect.domain.recipe import Recipe
+from autoselect.isolation.machine import default_workers
 
 Metrics = Mapping[str, str | Callable[..., float]] | Iterable[str]
 """Metrics by name, as functions or ``"package.module:function"``; or only the latter, named as their functions."""
@@ -115,3 +116,8 @@ class DiagnosisSettings(SharedSettings):
     figures: Annotated[
         bool, Option("Draw nothing.", "Figures need {output}.", panel=OUTPUT, names="--no-figures", turns_off=True)
     ] = True
+
+    @property
+    def processes(self) -> int:
+        """Workers that were asked for, or as many as the machine has room for."""
+        return default_workers() if self.workers is None else self.workers

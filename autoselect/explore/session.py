@@ -194,7 +194,7 @@ class Session:
         metric, settings = str(self._run.summary["metric"]), self._questions.workshop.settings
         unit, factor = unit_of_drops(metric)
         figures = {row["name"]: row for row in node_rows(self._run)}
-        sets = [list(repairs) for repairs in settings.repair_choices]
+        sets = [list(repairs) for repairs in settings.repairs.alternatives]
         return {
             "name": _model_name(self._run),
             "directory": str(self.directory),

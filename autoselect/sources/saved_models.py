@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from autoselect.domain.recipe import IoType
 from autoselect.errors import ModelError, UsageError, first_line, sentence
 from autoselect.sources import tflite_files
 from autoselect.sources.tflite_files import FloatModel
@@ -23,7 +24,7 @@ class ConverterOptions:
 
     representative_dataset: Callable[[], Any] | None
     per_channel: bool
-    io_type: str
+    io_type: IoType
 
 
 def is_converter(source: object) -> bool:
@@ -58,7 +59,7 @@ def from_converter(converter: Any) -> tuple[bytes, ConverterOptions]:
     options = ConverterOptions(
         representative_dataset=getattr(dataset, "input_gen", dataset),
         per_channel=not getattr(converter, "_experimental_disable_per_channel", False),
-        io_type=io_type,
+        io_type=cast("IoType", io_type),
     )
     return run_converter(work), options
 

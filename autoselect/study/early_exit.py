@@ -41,7 +41,7 @@ def stop_of(
     """
     if request.members:
         return lambda _: "nothing is proposed beside the members of other runs"
-    if request.pins or not _may_end(request):
+    if request.pins or not _may_end(request, yardstick):
         return never
     pinned = frozenset[str]() if problem is None else problem.pinned
 
@@ -74,12 +74,12 @@ def stop_of(
 _CHEAPEST = "by the forecasts, leaving out a unit, or all between two float ops, makes it no cheaper"
 
 
-def _may_end(request: Request) -> bool:
+def _may_end(request: Request, yardstick: Yardstick) -> bool:
     """Whether the user lets a search end early, said what is good enough, and asks for what integers do best."""
     settings = request.settings
     if not settings.early_exit or settings.keep_float:
         return False
-    if request.metric_name in DEFAULT_DROPS and settings.max_drop is None:
+    if request.metric_name in DEFAULT_DROPS and yardstick.constraints.max_drop is None:
         return False  # Float is perfect by such a metric, and nobody said how close is close enough.
     return settings.weights == ALL_BITS and all(BY_COLUMN[column].integers_are_best for column in settings.cost_columns)
 

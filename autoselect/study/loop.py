@@ -18,7 +18,7 @@ import numpy as np
 
 from autoselect.cases import build_jobs, race_jobs, score_jobs
 from autoselect.cases.events import Listener, TrialFinished
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.domain.pareto import whole_steps
 from autoselect.domain.quantities import stored_bytes
 from autoselect.domain.recipe import Recipe
@@ -66,7 +66,7 @@ class SearchLoop:
         self,
         study: SearchStudy,
         space: BoundSpace,
-        settings: SearchSettings,
+        settings: Settled,
         yardstick: Yardstick,
         *,
         pool: Workers,

@@ -18,7 +18,7 @@ from autoselect.cases.feedback import question_of
 from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
 from autoselect.cases.repeat_jobs import RUNS_AT_LEAST
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.result import Result
 from autoselect.domain.search_space import BoundSpace
@@ -113,7 +113,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, case, space):
         settings = settled.settings
-        if settings.evaluator is not None:
+        if settings.has_evaluator:
             with contextlib.suppress(TrialError):
                 pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
         told = warned(case, references.clipping_of(case.files.root, pool, settings), clock)
@@ -199,20 +199,20 @@ def _repeating(inference: float) -> float:
     return max(repeatability.SECONDS, RUNS_AT_LEAST * inference)
 
 
-def _probing(units: Sequence[Sequence[str]], case: Case, settings: SearchSettings, pool: Workers) -> float:
+def _probing(units: Sequence[Sequence[str]], case: Case, settings: Settled, pool: Workers) -> float:
     """Seconds of all probes: of each group in integers, and of a part of them in each other state that errs."""
     further = len({*settings.states} - {EXACT})
     return probe_count(len(units)) * (1 + _PROBED_FURTHER * further) * _seconds_of_probe(units, case, settings, pool)
 
 
-def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: SearchSettings, asking: float) -> float:
+def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: Settled, asking: float) -> float:
     """Seconds of the trials: the baselines are scored in full, of the others half until their first look only."""
     build, score, _ = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
     count, samples = settings.trials, case.counts.get("search", 0)
     others = max(count - full, 0)
     share = (1.0 + first_look(samples) / samples) / 2.0 if settings.racing and samples else 1.0
     # All-integer candidates were read before; those with repairs that help, of each width, are read anew.
-    reading = sum(one.reading for one in (*wholes[1:], *(wholes if settings.repairs is True else ())))
+    reading = sum(one.reading for one in (*wholes[1:], *(wholes if settings.tries_repairs else ())))
     worked = reading + count * build + (count - others + share * others) * score
     if settings.processes == 1:
         return worked + others * asking
@@ -229,7 +229,7 @@ def _checking(wholes: Sequence[_Whole], case: Case) -> float:
     return _MEMBERS * (scored + _repeating(inference)) + slow
 
 
-def _seconds_of_asking(case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace) -> float:
+def _seconds_of_asking(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -> float:
     """Seconds in which the project's own samplers choose a candidate: that of the forecasts that one ask takes."""
     if settings.sampler not in PROPOSERS:
         return 0.0
@@ -246,7 +246,7 @@ def _seconds_of_asking(case: Case, settings: SearchSettings, pool: Workers, spac
     return (time.perf_counter() - begun) / _FORECASTS_TIMED * _FORECASTS_OF_ASK
 
 
-def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: SearchSettings, pool: Workers) -> float:
+def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: Settled, pool: Workers) -> float:
     """Seconds of one probe, that of the unit in the middle; the first also runs the float model."""
     prober = Prober(case=case, settings=settings, pool=pool, listener=ignore, found={})
     nodes = frozenset(units[len(units) // 2] if units else ())
@@ -260,7 +260,7 @@ def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: Sear
     return seconds
 
 
-def _measured(case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace) -> tuple[list[_Whole], str]:
+def _measured(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -> tuple[list[_Whole], str]:
     """The all-integer model and, if units may have 16 bits, the all-16-bit one; candidates lie between them.
 
     Returns:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autoselect.cases import clipping_jobs, evidence_jobs
-from autoselect.cases.settings import SearchSettings
-from autoselect.domain.objectives import Direction, drop_from
+from autoselect.cases.settled import Settled
+from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
 from autoselect.domain.words import listed, said
 from autoselect.errors import TrialError, UsageError
@@ -32,16 +32,15 @@ class Reference:
     quantities: Mapping[str, float] = field(default_factory=dict)
 
 
-def with_demanded_score(
-    settings: SearchSettings, float_model: Reference, metric: str, direction: Direction
-) -> SearchSettings:
-    """The settings with the least score turned into a largest drop from the float model's score.
+def _constraints(settings: Settled, float_model: Reference, metric: str, direction: Direction) -> Constraints:
+    """The user's limits; the least score is a largest drop from the float model's score.
 
     Raises:
         UsageError: If the float model itself falls short of it.
     """
+    limits = settings.constraints
     if settings.min_score is None:
-        return settings
+        return limits
     allowed = drop_from(float_model.metric, settings.min_score, direction)
     if allowed < 0.0:
         raise UsageError(
@@ -49,8 +48,7 @@ def with_demanded_score(
             f"short of the demanded {settings.min_score:.4g}. Do not expect a quantized model to reach it. "
             "Lower --min-score, or bring a better float model."
         )
-    smallest = allowed if settings.max_drop is None else min(allowed, settings.max_drop)
-    return settings.model_copy(update={"max_drop": smallest})
+    return replace(limits, max_drop=allowed if limits.max_drop is None else min(allowed, limits.max_drop))
 
 
 def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) -> tuple[str, ...]:
@@ -68,7 +66,7 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
     )
 
 
-def clipping_of(root: Path, pool: Workers, settings: SearchSettings) -> tuple[str, ...]:
+def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]:
     """A warning if inputs or outputs leave the ranges that calibration saw, on search samples or with an evaluator."""
     try:
         clipped = pool.call(clipping_jobs.clipped_values, root)
@@ -77,19 +75,24 @@ def clipping_of(root: Path, pool: Workers, settings: SearchSettings) -> tuple[st
     if not clipped:
         return ()
     remedy = "Bring more calibration samples, from the same source as those that are scored, and prepare them alike."
-    if settings.evaluator is not None and not settings.feedback:
+    if settings.has_evaluator and not settings.feedback:
         remedy += " If an output is fed back as an input, say so with --feedback."
     return (f"Values leave the ranges that calibration saw, and integers cut them off: {listed(clipped)}. {remedy}",)
 
 
-def yardstick_of(float_model: Reference, metric: str, direction: Direction, settings: SearchSettings) -> Yardstick:
-    """What the candidates of a run are compared with."""
+def yardstick_of(float_model: Reference, metric: str, direction: Direction, settings: Settled) -> Yardstick:
+    """What the candidates of a run are compared with.
+
+    Raises:
+        UsageError: If the float model itself falls short of the least score that the user asks for.
+    """
+    limits = _constraints(settings, float_model, metric, direction)
     return Yardstick(
         float_score=float_model.metric,
         float_size_bytes=float_model.size_bytes,
         float_penalty=float_model.penalty,
         direction=direction,
-        constraints=settings.constraints,
-        allowed_drop=default_drop(metric, float_model.metric) if settings.max_drop is None else settings.max_drop,
+        constraints=limits,
+        allowed_drop=default_drop(metric, float_model.metric) if limits.max_drop is None else limits.max_drop,
         break_price=settings.break_price,
     )

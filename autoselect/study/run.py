@@ -14,7 +14,7 @@ from autoselect.cases.events import EndedEarly, Event, Listener, Noted, StageSta
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import RepairChoice, Settled
 from autoselect.domain.layers import COLUMNS
 from autoselect.domain.objectives import Objective
 from autoselect.domain.pinned import NO_PINS, Pins
@@ -95,8 +95,8 @@ def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, p
     case = _repeating(case, request.settings, pool, clock)
     float_model = _float_reference(case, pool, request.settings, clock)
     note(float_model=asdict(float_model), warnings=list(case.warnings))
-    _demanding(request, float_model)  # Or it is refused: nothing could be recommended.
-    settled = {"settings": request.settings.model_dump(), "search_space": space_hash(space)}
+    _yardstick(request, float_model)  # Or it is refused: nothing could be recommended.
+    settled = {"settings": request.kept(), "search_space": space_hash(space)}
     folder.write_manifest({**known, **settled})
     return _search(request, folder, case, space, float_model, pool, clock)
 
@@ -120,8 +120,7 @@ def opened(
         if not request.members:
             folder.write_manifest(new_manifest(request))
         with search_pool(request, folder) as pool:
-            case, settings, remarks = prepared(request, folder, pool, clock)
-            settled = replace(request, settings=settings)
+            case, settled, remarks = prepared(request, folder, pool, clock)
             yield settled, pool, *_bound(settled, case, remarks, space_file, clock)
 
 
@@ -158,11 +157,11 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
         if not manifest["hashes"]:  # It was stopped amid its samples.
             front_files.remove_work(folder.work)
         try:
-            case, settings, remarks = prepared(request, folder, pool, clock)
+            case, settled, remarks = prepared(request, folder, pool, clock)
             refuse_other_ingredients(folder, manifest, case)
             if is_settled(manifest):
-                refuse_lost_states(folder, request.settings.states, settings.states, remarks)
-            request = replace(request, settings=settings)
+                refuse_lost_states(folder, request.settings.states, settled.settings.states, remarks)
+            request = settled
             case, space = _bound(request, case, remarks, space_file, clock)
             request = with_nodes_named(request, case)
             case = warned(case, changed_code(manifest, request), clock)
@@ -175,7 +174,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             if not kept and is_settled(manifest):
                 front_files.remove_work(folder.work)
             raise
-        folder.write_manifest({**manifest, "settings": request.settings.model_dump()})
+        folder.write_manifest({**manifest, "settings": request.kept()})
         try:
             return _search(request, folder, case, space, float_model, pool, clock)
         except UsageError:  # Of pins that cannot be kept: as if they had not been asked for.
@@ -199,7 +198,7 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
             folder.discard()
 
 
-def _repeating(case: Case, settings: SearchSettings, pool: Workers, listener: Listener) -> Case:
+def _repeating(case: Case, settings: Settled, pool: Workers, listener: Listener) -> Case:
     """See that all that candidates are compared with is scored on kernels that repeat their outputs."""
     messages = warn_of_unrepeated(case, references_to_check(case, settings, pool), pool, listener)
     return replace(case, warnings=(*case.warnings, *messages))
@@ -214,12 +213,12 @@ def _search(
     pool: Workers,
     clock: StageClock,
 ) -> str:
-    settings = _demanding(request, float_model).settings
+    settings = request.settings
     pool = InTime(pool, settings.trial_timeout)
     remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
     remarks += references.clipping_of(case.files.root, pool, settings)
     remarks += _spilling(case, settings, folder, pool, clock)
-    objectives = objectives_of(tuple(settings.objectives), request.metric_name, request.direction)
+    objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
     study = _opened_study(folder, objectives)
     told = study.records()
     _keep_pins(folder, told, request.pins)
@@ -234,7 +233,7 @@ def _search(
         pool=pool,
         clock=clock,
         objectives=objectives,
-        yardstick=references.yardstick_of(float_model, request.metric_name, request.direction, settings),
+        yardstick=_yardstick(request, float_model),
         study=study,
         begun=len(told),
     )
@@ -347,7 +346,7 @@ class _Search:
         )
         if self.problem is None and self.request.pins:
             raise UsageError(_UNPINNED.format(settings.sampler))
-        self.study.sample_by(sampler, settings.repair_choices)
+        self.study.sample_by(sampler, settings.repairs.alternatives)
         self._start_trials()
         return self._loop().run(self._baselines(), settings.trials, self._stop(), self._late)
 
@@ -356,9 +355,7 @@ class _Search:
         settings = self.settings
         if settings.sampler in PROPOSERS:
             probers = InTime(Remembering(self.pool, self.folder.probes), settings.trial_timeout)
-            self.problem, remarks = make_problem(
-                self.case, self.space, settings, self.yardstick.rule, probers, self._noting
-            )
+            self.problem, remarks = make_problem(self.case, self.space, settings, self.yardstick, probers, self._noting)
             self._remark(remarks)
 
     def _by_hand(self) -> str | None:
@@ -371,32 +368,32 @@ class _Search:
         return summary.get("ended_early")
 
     def _try_repairs(self) -> None:
-        """Let the settings, and the manifest, have the sets of repairs that candidates may have."""
-        settings = with_repairs(
+        """Let the search, and the manifest, have the sets of repairs that candidates may have."""
+        before = self.request.settings
+        helpful = with_repairs(
             self.case,
-            self.request.settings,
+            before,
             self.request.direction,
             Remembering(self.pool, self.folder.tried, self.request.user_code),
             self.clock,
             space=self.space,
             rule=self.yardstick.rule,
         )
-        settings, ladder = self._with_levels(settings)
+        choice, ladder = self._with_levels(self.request.knowing(repairs=helpful).settings, before.tries_repairs)
         if ladder is not None:
             write_table(self.folder.weight_levels, COLUMNS_OF_LEVELS, ladder.rows())
-        self.request = _affording(replace(self.request, settings=settings), self.case, self.space)
+        self.request = _affording(self.request.knowing(repairs=choice), self.case, self.space)
         known = self.folder.read_manifest()
-        self.folder.write_manifest({**known, "settings": self.request.settings.model_dump()})
+        self.folder.write_manifest({**known, "settings": self.request.kept()})
 
-    def _with_levels(self, settings: SearchSettings) -> tuple[SearchSettings, Ladder | None]:
+    def _with_levels(self, settings: Settled, corrects: bool) -> tuple[RepairChoice, Ladder | None]:
         """See :func:`with_levels`; where nobody can say what levels do, all weights have 8 bits."""
         remembering = Remembering(self.pool, self.folder.tried)
         try:
-            corrects = self.request.settings.repairs is True
             return with_levels(self.case, settings, remembering, self.clock, corrects=corrects)
         except TrialError as exc:
             self._remark((f"All weights have 8 bits, since nobody can say what fewer levels do. {exc}",))
-            return settings, None
+            return settings.repairs, None
 
     def finished(self, pool: Workers | None, ended_early: str | None = None) -> str:
         """Write the result, see :meth:`Finish.write`; with a word on members of other runs that were not scored."""
@@ -414,9 +411,9 @@ class _Search:
         return finish.write(self.study.records(), self.float_model, pool, self.clock, ended_early=ended_early)
 
     @property
-    def settings(self) -> SearchSettings:
-        """The request's, with the score that it demands as a limit."""
-        return _demanding(self.request, self.float_model).settings
+    def settings(self) -> Settled:
+        """How to search."""
+        return self.request.settings
 
     def _loop(self) -> SearchLoop:
         """A loop that knows what was told before."""
@@ -435,8 +432,7 @@ class _Search:
         )
 
     def _stop(self) -> Stop:
-        request = replace(self.request, settings=self.settings)
-        return stop_of(request, self.yardstick, self.case.files.root, self.pool, self.study, self.problem)
+        return stop_of(self.request, self.yardstick, self.case.files.root, self.pool, self.study, self.problem)
 
     def _baselines(self) -> list[Baseline]:
         return _baselines(self.case, self.space, self.request)
@@ -474,7 +470,7 @@ def _keep_pins(folder: RunFolder, told: Sequence[TrialRecord], pins: Pins = NO_P
         folder.write_manifest({**manifest, "pinned": found})
 
 
-def _proving_rewrites(case: Case, settings: SearchSettings, pool: Workers) -> Future[tuple[str, str]] | None:
+def _proving_rewrites(case: Case, settings: Settled, pool: Workers) -> Future[tuple[str, str]] | None:
     """See, while candidates are planned, what rewrites for the target's compiler do; None where there are none."""
     if not settings.exact_rewrites or not read_target(settings.target).asks_compiler:
         return None
@@ -501,9 +497,7 @@ def _note(message: str, folder: RunFolder, listener: Listener) -> None:
     listener(Noted(message=message))
 
 
-def _spilling(
-    case: Case, settings: SearchSettings, folder: RunFolder, pool: Workers, listener: Listener
-) -> tuple[str, ...]:
+def _spilling(case: Case, settings: Settled, folder: RunFolder, pool: Workers, listener: Listener) -> tuple[str, ...]:
     """Note that candidates are compiled, if mixes of the model spill; a warning if nobody knows."""
     target, remarks = read_target(settings.target), list[str]()
     if not target.asks_compiler:
@@ -550,7 +544,7 @@ def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline
     target, settings = read_target(request.settings.target), request.settings
     runs_hybrid = target.runs_hybrid
     found = baselines(
-        case.layers, space, settings.template, helpful=settings.repair_sets, with_float=target.asks_compiler
+        case.layers, space, settings.template, helpful=settings.repairs.sets, with_float=target.asks_compiler
     )
     members = [
         Baseline(name="merged", recipe=recipe, is_like_others=False, is_whole=False) for recipe in request.members
@@ -562,8 +556,7 @@ def _affording(request: Request, case: Case, space: BoundSpace) -> Request:
     """The request; with members of other runs it has as many trials as these and the baselines need."""
     if not request.members:
         return request
-    count = len(_baselines(case, space, request))
-    return replace(request, settings=request.settings.model_copy(update={"trials": count}))
+    return request.knowing(models=len(_baselines(case, space, request)))
 
 
 def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
@@ -601,12 +594,11 @@ def _may_race(request: Request) -> bool:
     return request.settings.racing and is_possible
 
 
-def _demanding(request: Request, float_model: references.Reference) -> Request:
-    settings = references.with_demanded_score(request.settings, float_model, request.metric_name, request.direction)
-    return replace(request, settings=settings)
+def _yardstick(request: Request, float_model: references.Reference) -> Yardstick:
+    return references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
 
 
-def _float_reference(case: Case, pool: Workers, settings: SearchSettings, listener: Listener) -> references.Reference:
+def _float_reference(case: Case, pool: Workers, settings: Settled, listener: Listener) -> references.Reference:
     listener(StageStarted(stage="float"))
     try:
         looking = _looking(case, pool, settings)
@@ -628,7 +620,7 @@ def _float_reference(case: Case, pool: Workers, settings: SearchSettings, listen
     )
 
 
-def _looking(case: Case, pool: Workers, settings: SearchSettings) -> Future[None] | None:
+def _looking(case: Case, pool: Workers, settings: Settled) -> Future[None] | None:
     """Ask the target's compilers about the whole models while the float model is scored; None without compilers."""
     target = read_target(settings.target)
     if not (target.parts or target.asks_compiler):

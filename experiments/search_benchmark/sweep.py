@@ -26,7 +26,8 @@ from autoselect.cases.events import ignore
 from autoselect.cases.files import FLOAT
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.prepare import Case, prepare_case
-from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settings import make_settings
+from autoselect.cases.settled import Facts, Settled, settle
 from autoselect.data.kinds import Samples
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import drop_from
@@ -56,7 +57,7 @@ class Opened:
     """A prepared case with workers at hand, and the float model's figures."""
 
     case: Case
-    settings: SearchSettings
+    settings: Settled
     pool: WorkerPool
     direction: Any
     float_score: float
@@ -91,7 +92,8 @@ def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path, evaluation: Samp
     """Prepare a case as a search does, with the samples that it scores on or others."""
     sources = chosen.sources if evaluation is None else {**chosen.sources, "evaluation": evaluation}
     metric = make_metric(chosen.metric)
-    settings = make_settings(metric=chosen.metric, allow_overlap=evaluation is not None, **chosen.options)
+    said = make_settings(metric=chosen.metric, allow_overlap=evaluation is not None, **chosen.options)
+    settings = settle(said, Facts())
     ingredients = Ingredients(model=chosen.model or Path(), metric=metric, evaluator=None, **sources)
     case = prepare_case(
         ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=cache_directory(), listener=ignore

@@ -96,10 +96,7 @@ def test_without_16_bits_it_is_not_resumed(found: autoselect.Run, monkeypatch: p
     """Where memory runs out in the proof, candidates that were made in 16 bits would be taken for others."""
     before, why = pump.tree(found.directory), ("No unit has 16-bit activations. It crashed.",)
 
-    def lost(_case: Any, settings: Any, _pool: Any) -> Any:
-        return settings.model_copy(update={"int16": False}), why
-
-    monkeypatch.setattr(preparing, "settled_int16", lost)
+    monkeypatch.setattr(preparing, "makes_int16", lambda *_: (False, why))
     with pytest.raises(RunFolderError, match=r"int16 units, which cannot be made now\..* It crashed\."):
         autoselect.resume(found.directory, trials=10)
     assert pump.tree(found.directory) == before

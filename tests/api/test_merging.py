@@ -79,8 +79,8 @@ def test_a_member_without_a_score_is_told(
     def one_fails(request: Any, *arguments: Any) -> Any:
         lost = Recipe(int16_nodes=frozenset({str(two[0].layer_statistics["tensor_name"][2])}))
         members.extend(request.members)
-        settings = request.settings.model_copy(update={"runtime": "2.1.0"})
-        return start(replace(request, members=(*request.members, lost), settings=settings), *arguments)
+        said = request.said.model_copy(update={"runtime": "2.1.0"})
+        return start(replace(request, members=(*request.members, lost), said=said), *arguments)
 
     start = study_run.start
     monkeypatch.setattr(study_run, "start", one_fails)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from settling import settled
 
 from autoselect.cases import build_jobs
 from autoselect.cases.events import ignore
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.prepare import Case, prepare_case
-from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import make_windows, model_bytes
 from autoselect.isolation.pool import WorkerPool
@@ -41,7 +41,7 @@ def embedded_case(
             evaluator=None,
         )
         with session_workers.lent(root / "worker.log") as pool:
-            settings = make_settings(debug_samples=1)
+            settings = settled(debug_samples=1)
             case = prepare_case(
                 ingredients, settings, root=root, pool=pool, quantizer=pool, cache_root=None, listener=ignore
             )

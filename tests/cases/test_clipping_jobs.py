@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from settling import settled
 
 import autoselect
 from autoselect.cases import clipping_jobs, score_jobs
@@ -15,7 +16,6 @@ from autoselect.cases.events import Event, Warned, ignore
 from autoselect.cases.files import FLOAT
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.prepare import prepare_case
-from autoselect.cases.settings import make_settings
 from autoselect.isolation.pool import WorkerPool
 from autoselect.scoring.metrics import make_metric
 
@@ -102,7 +102,7 @@ def test_nodes_whose_values_integers_cut_off_are_known(
         metric=make_metric("sqnr_db"),
         evaluator=None,
     )
-    settings = make_settings(debug_samples=1, allow_overlap=True)
+    settings = settled(debug_samples=1, allow_overlap=True)
     with session_workers.lent(tmp_path / "worker.log") as pool:
         case = prepare_case(
             ingredients, settings, root=tmp_path / "case", pool=pool, quantizer=pool, cache_root=None, listener=ignore

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from settling import settled
 
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.scoring_samples import PARTS, _silent_inputs, prepare_samples
-from autoselect.cases.settings import make_settings
 from autoselect.data.samples import SampleStore
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError
@@ -51,7 +51,7 @@ def prepared(
     ingredients = Ingredients(
         model=b"", calibration=None, evaluation=evaluation, heldout=None, metric=make_metric("accuracy"), evaluator=None
     )
-    found = prepare_samples(ingredients, make_settings(**settings), files, specs, outputs, calibration)
+    found = prepare_samples(ingredients, settled(**settings), files, specs, outputs, calibration)
     return {part: json.loads(files.split(part).read_text("utf-8"))["indices"] for part in PARTS}, found[2]
 
 

@@ -19,6 +19,7 @@ import autoselect
 from autoselect.cases import settings, shared_settings
 from autoselect.cases.declared import declared, told_of
 from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settled import Facts, kept_of
 from autoselect.cases.shared_settings import SharedSettings
 from autoselect.cli.config_file import keys_of
 from autoselect.cli.diagnose import diagnose
@@ -32,7 +33,7 @@ from autoselect.study.recording.samplers import SAMPLERS
 
 ROOT = Path(autoselect.__file__).resolve().parent
 TABLE = ROOT.parent / "docs" / "options_table.py"
-SETTLED_BY_THE_SEARCH = {"added_noise", "repair_sets"}
+FOUND_BY_THE_SEARCH = {"added_noise", "repair_sets"}
 KINDS: dict[str, type[SharedSettings]] = {"search": SearchSettings, "diagnose": DiagnosisSettings}
 """What is declared of the functions and commands of these names."""
 COMMANDS = {"search": search, "diagnose": diagnose}
@@ -84,7 +85,7 @@ def key_of(of: str, name: str) -> str:
 
 
 def test_every_field_is_offered() -> None:
-    assert set(SearchSettings.model_fields) - set(declared()) == SETTLED_BY_THE_SEARCH
+    assert set(SearchSettings.model_fields) == set(declared())
     assert set(DiagnosisSettings.model_fields) == set(declared(DiagnosisSettings))
     assert all(option.help for kind in KINDS.values() for option in declared(kind).values())
 
@@ -160,8 +161,8 @@ def page(name: str) -> str:
 def test_a_manifest_has_what_is_kept_and_nothing_else() -> None:
     kept = {name for name, option in declared().items() if option.kept}
     live = make_settings(calibration=open, evaluator=5, listener=print, output=Path("run"), model=b"")
-    assert set(live.model_dump()) == kept | SETTLED_BY_THE_SEARCH
-    json.dumps(live.model_dump())
+    assert set(kept_of(live, Facts())) == kept | FOUND_BY_THE_SEARCH
+    json.dumps(kept_of(live, Facts()))
 
 
 def test_resume_takes_what_is_declared_for_it() -> None:

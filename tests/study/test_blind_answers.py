@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from settling import settled
 
-from autoselect.cases.settings import make_settings
 from autoselect.errors import TrialError
 from autoselect.study.references import Reference, clipping_of, warnings_of
 
@@ -39,4 +39,4 @@ def test_else_nothing_is_said(found: Exception | None) -> None:
 
 
 def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:
-    assert clipping_of(Path(), cast("Any", Pool(TrialError("killed"))), make_settings()) == ()
+    assert clipping_of(Path(), cast("Any", Pool(TrialError("killed"))), settled()) == ()

@@ -55,7 +55,7 @@ def reason_of(
 ) -> str | None:
     request = Request(
         ingredients=cast("Any", None),
-        settings=make_settings(),
+        said=make_settings(),
         sources={},
         metric_name="accuracy",
         direction="maximize",

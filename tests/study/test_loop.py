@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import FakePool, dropped, sha_of
+from settling import settled
 from test_optuna_study import OBJECTIVES, open_study
 
 from autoselect.cases import race_jobs, score_jobs
 from autoselect.cases.events import Event, TrialFinished
-from autoselect.cases.settings import make_settings
 from autoselect.domain.objectives import Constraints, Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
@@ -66,7 +66,7 @@ class Search:
         self.loop = SearchLoop(
             self.study,
             space,
-            make_settings(sampler="random", trial_timeout=1.0, min_gain=min_gain or 0.0, front_spacing=0.0),
+            settled(sampler="random", trial_timeout=1.0, min_gain=min_gain or 0.0, front_spacing=0.0),
             Yardstick(
                 float_score=0.2,
                 float_size_bytes=400,

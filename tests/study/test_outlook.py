@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import zoo
 from fakes import table
+from settling import settled
 
 from autoselect.cases.events import Event, StageStarted, ignore
 from autoselect.cases.files import CaseFiles
-from autoselect.cases.settings import make_settings
 from autoselect.domain.graph import peak_activation_bytes
+from autoselect.domain.objectives import Constraints
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, further_of, states_of
@@ -60,7 +61,7 @@ def try_alone(
     units = [Unit(nodes=frozenset({f"n{i}"}), op_type="ADD", position=i, sensitivity=s) for i, s in enumerate(known)]
     layers = table(*((f"n{i}", "ADD", 0.3) for i in range(count)))
     case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
-    found, remarks = probed(units, case, make_settings(), Probes(answers), ignore)  # type: ignore[arg-type]
+    found, remarks = probed(units, case, settled(), Probes(answers), ignore)  # type: ignore[arg-type]
     return [unit.sensitivity for unit in found], remarks
 
 
@@ -112,9 +113,7 @@ def test_a_forecast_says_what_the_target_makes_of_the_file(target: str, denied: 
     prepared, profile = zoo.cnn().prepared, read_target(target)
     objectives = ("accuracy", "size", "segments", "arena_bytes")
     layers: Any = SimpleNamespace(nodes=prepared.nodes)
-    forecast = forecaster(
-        {(): prepared.builder.blueprint(Recipe())}, layers, make_settings(objectives=objectives), profile
-    )
+    forecast = forecaster({(): prepared.builder.blueprint(Recipe())}, layers, settled(objectives=objectives), profile)
     nodes, float_nodes = (frozenset(prepared.nodes[i].name for i in chosen) for chosen in (denied, in_float))
     recipe = Recipe(denylisted_nodes=nodes, float_nodes=float_nodes)
 
@@ -133,7 +132,7 @@ def test_a_forecast_says_what_the_target_makes_of_the_file(target: str, denied: 
 def test_forecasts_with_one_key_are_of_one_file() -> None:
     prepared = zoo.cnn().prepared
     layers: Any = SimpleNamespace(nodes=prepared.nodes)
-    forecast = forecaster({(): prepared.builder.blueprint(Recipe())}, layers, make_settings(), read_target())
+    forecast = forecaster({(): prepared.builder.blueprint(Recipe())}, layers, settled(), read_target())
     names = [node.name for node in prepared.nodes]
     files: dict[object, set[bytes]] = {}
     for nodes in map(frozenset, ([], names[:1], names[1:2], names[:2], names[2:], names)):
@@ -173,7 +172,8 @@ def test_planning_is_announced_before_it_is_waited_for(
     # The first two stand for the blueprint and for what integers cut off.
     answers: list[Any] = [SimpleNamespace(unsteady=unsteady), cut_off, [0.1], [0.2], [0.3]]
     pool: Any = Probes(answers)
-    _, remarks = make_problem(case, space, make_settings(), NO_RULE, pool, listen)
+    yardstick: Any = SimpleNamespace(constraints=Constraints(), rule=NO_RULE)
+    _, remarks = make_problem(case, space, settled(), yardstick, pool, listen)
     assert any("leave their calibrated ranges" in remark for remark in remarks) == told_of_it
     counted = {0: [], 1: ["takes 1 op in some models"], 3: ["takes 3 ops in some models"]}[unsteady]
     assert [words for remark in remarks for words in re.findall(r"takes \d+ ops? in some models", remark)] == counted
@@ -187,7 +187,7 @@ def test_one_forecast_of_all_units_tells_what_one_of_each_alone_tells(net: Calla
     names = [node.name for node in prepared.nodes]
     layers: Any = SimpleNamespace(nodes=prepared.nodes)
     blueprint = prepared.builder.blueprint(Recipe(), int16=True)
-    forecast = forecaster({(): blueprint}, layers, make_settings(fallback="search"), read_target())
+    forecast = forecaster({(): blueprint}, layers, settled(fallback="search"), read_target())
     groups = [frozenset(names[:2]), *(frozenset({name}) for name in names[2:])]
     units = [Unit(nodes=nodes, op_type="ADD", position=i, sensitivity=0.1) for i, nodes in enumerate(groups)]
     states = states_of("search", int16=True)

@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 from fakes import table
+from settling import settled
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.divergence import Looked
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.references import References
-from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settings import make_settings
+from autoselect.cases.settled import RepairChoice
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
@@ -121,8 +123,8 @@ def decide(
     space: BoundSpace = FREE,
     allowed_drop: float = 0.0,
     **others: Any,
-) -> SearchSettings:
-    settings = make_settings(repairs=repairs, **others)
+) -> RepairChoice:
+    settings = settled(repairs=repairs, **others)
     rule = Rule(allowed_drop=allowed_drop, float_penalty=1.0, float_size_bytes=3500.0)
     return with_repairs(case, settings, direction, pool, lambda _: None, space=space, rule=rule)
 
@@ -157,7 +159,7 @@ def test_a_repair_is_worth_its_bytes(size: int, expected: tuple[str, ...], tmp_p
     """It leaves 0.91 of the power, 0.954 of the amplitude; a file larger by 5 % is no price for that."""
     pool = Pool({BIAS: 0.91})
     pool.sizes[BIAS] = size
-    assert decide(case(tmp_path), pool).repairs == expected
+    assert decide(case(tmp_path), pool).common == expected
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.1, BIAS), (1e-3, ())], ids=["far", "near"])
@@ -165,7 +167,7 @@ def test_next_to_float_error_is_worth_few_bytes(share: float, expected: tuple[st
     """A quarter of the error for 6 % more bytes is cheap at 10 dB; at 30 dB hardly anything is left of it."""
     pool = Pool({(): share, BIAS: 0.75 * share})
     pool.sizes[BIAS] = 1060
-    assert decide(case(tmp_path), pool).repairs == expected
+    assert decide(case(tmp_path), pool).common == expected
 
 
 @pytest.mark.parametrize(("known", "expected"), ROWS.values(), ids=ROWS)
@@ -173,7 +175,7 @@ def test_a_repair_is_kept_where_it_lowers_the_divergence(
     tmp_path: Path, known: dict[tuple[str, ...], Any], expected: tuple[str, ...]
 ) -> None:
     pool: Any = Pool(known)
-    assert decide(case(tmp_path), pool).repairs == expected
+    assert decide(case(tmp_path), pool).common == expected
 
 
 EQUALIZATION = ("equalization",)
@@ -192,7 +194,7 @@ def test_a_repair_is_kept_where_the_score_is_no_worse(
     tmp_path: Path, direction: Any, scores: dict[tuple[str, ...], Any], expected: tuple[str, ...]
 ) -> None:
     pool: Any = Pool({BIAS: 0.5, BOTH: 0.2, ("equalization",): 0.5}, scores)
-    assert decide(case(tmp_path), pool, direction).repairs == expected
+    assert decide(case(tmp_path), pool, direction).common == expected
 
 
 GOING_FURTHER = {
@@ -208,7 +210,7 @@ def test_biases_may_be_corrected_in_sequence_where_correcting_them_helped(
 ) -> None:
     pool: Any = Pool(known, scores)
     decided = decide(case(tmp_path), pool)
-    assert (decided.repairs, any("bias-sequential" in names for names in decided.repair_choices)) == (repairs, further)
+    assert (decided.common, any("bias-sequential" in names for names in decided.alternatives)) == (repairs, further)
 
 
 FOUR = table(("mild", "CONV_2D", 0.3), ("worst", "CONV_2D", 2.0), ("bad", "ADD", 0.9), ("good", "CONV_2D", 0.1))
@@ -250,7 +252,7 @@ def test_three_models_stand_for_all_candidates(
     pool: Any = Pool(known, scores)
     decided = decide(case(tmp_path, layers=FOUR), pool)
     assert pool.left_out == {frozenset(), frozenset({"worst", "bad"}), frozenset({"worst", "bad", "mild"})}
-    assert decided.repairs == expected
+    assert decided.common == expected
 
 
 WEIGHED = {
@@ -272,14 +274,14 @@ def test_a_fall_counts_by_how_sure_it_is_and_by_what_may_be_lost(
     """Rises are of the all-integer model, of that without half of the nodes, and of that near float."""
     scores = zip((MSE, ("bad", "worst", *MSE), ("bad", "mild", "worst", *MSE)), rises, strict=True)
     pool: Any = Pool({MSE: 0.5}, dict(scores), noise)
-    assert decide(case(tmp_path, layers=FOUR), pool, allowed_drop=allowed_drop).repairs == expected
+    assert decide(case(tmp_path, layers=FOUR), pool, allowed_drop=allowed_drop).common == expected
 
 
 @pytest.mark.parametrize(("noise", "expected"), [(0.09, ()), (0.11, MSE)], ids=["beyond", "within"])
 def test_a_score_may_fall_within_the_noise_of_its_samples(tmp_path: Path, noise: float, expected: Any) -> None:
     pool: Any = Pool({MSE: 0.5}, {("bad", "worst", *MSE): -0.1}, noise)
     decided = decide(case(tmp_path, layers=FOUR), pool)
-    assert decided.repairs == expected
+    assert decided.common == expected
 
 
 OBSERVED = ("ranges-observed",)
@@ -326,7 +328,7 @@ def test_ranges_that_raise_scores_are_kept(tmp_path: Path, known: Any, scores: A
     """Of few samples that are clipped and many that are rounded a mean of divergences does not say which counts."""
     pool: Any = Pool({MSE: 1.02, OBSERVED: 1.02, **known}, scores, noise=0.1)
     decided = decide(case(tmp_path, layers=FOUR), pool)
-    assert decided.repairs == expected
+    assert decided.common == expected
 
 
 CLOSER = {
@@ -341,7 +343,7 @@ def test_what_a_few_samples_say_must_hold_on_all(tmp_path: Path, closeness: Any,
     models = [("bad", "worst", *end) for end in ((), MSE)] + [("bad", "mild", "worst", *end) for end in ((), MSE)]
     pool: Any = Pool({MSE: 0.5}, closeness={(): 30.0, MSE: 30.0, **dict.fromkeys(models, 30.0), **closeness})
     decided = decide(case(tmp_path, layers=FOUR), pool)
-    assert decided.repairs == expected
+    assert decided.common == expected
 
 
 def test_the_models_leave_out_what_the_user_and_the_target_decided(tmp_path: Path) -> None:
@@ -349,18 +351,18 @@ def test_the_models_leave_out_what_the_user_and_the_target_decided(tmp_path: Pat
     space = BoundSpace(dimensions=(), keep_float=frozenset({"good"}), keep_int=frozenset({"worst"}))
     decided = decide(case(tmp_path, layers=FOUR), pool, space=space)
     assert pool.left_out == {frozenset({"good"}), frozenset({"good", "bad"}), frozenset({"good", "bad", "mild"})}
-    assert decided.repairs == ()
+    assert decided.common == ()
 
 
 def test_a_score_of_unknown_noise_does_not_raise_beyond_doubt(tmp_path: Path) -> None:
     pool: Any = Pool({MSE: 1.5}, {("bad", "worst", *MSE): 0.3}, noise=math.nan)
-    assert decide(case(tmp_path, layers=FOUR), pool).repairs == ()
+    assert decide(case(tmp_path, layers=FOUR), pool).common == ()
 
 
 def test_weights_are_repaired_by_divergence_alone(tmp_path: Path) -> None:
     pool: Any = Pool({BIAS: 1.5}, {("bad", "worst", *BIAS): 0.3}, noise=0.1)
     decided = decide(case(tmp_path, layers=FOUR), pool)
-    assert decided.repairs == ()
+    assert decided.common == ()
 
 
 WIDTHS: dict[str, tuple[dict[tuple[str, ...], float], dict[str, tuple[str, ...]], tuple[tuple[str, ...], ...]]] = {
@@ -381,8 +383,8 @@ def test_the_all_16_bit_model_judges_repairs_of_its_own(
 ) -> None:
     pool: Any = Pool(known)
     decided = decide(case(tmp_path, layers=FOUR), pool, fallback="search", int16=True)
-    assert (decided.repair_sets, decided.repair_choices) == (sets, choices)
-    assert decided.repairs == choices[0]
+    assert (decided.sets, decided.alternatives) == (sets, choices)
+    assert decided.common == choices[0]
 
 
 def test_no_combination_is_tried_twice(tmp_path: Path) -> None:
@@ -426,8 +428,7 @@ GIVEN = {"none": (False, ()), "by name": (("ranges-mse", "bias"), ("bias", "rang
 @pytest.mark.parametrize(("given", "expected"), GIVEN.values(), ids=GIVEN)
 def test_what_the_user_says_is_not_tried(tmp_path: Path, given: Any, expected: tuple[str, ...]) -> None:
     pool: Any = Pool({BIAS: 0.1})
-    settings = decide(case(tmp_path), pool, repairs=given)
-    assert (settings.repairs, settings.template.repairs, pool.asked) == (expected, expected, [])
+    assert (decide(case(tmp_path), pool, repairs=given).common, pool.asked) == (expected, [])
 
 
 def test_an_unknown_repair_is_refused_by_name() -> None:

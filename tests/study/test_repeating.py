@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from settling import settled
 
 from autoselect.cases import build_jobs
 from autoselect.cases.divergence import OnKernels
 from autoselect.cases.events import Event, StepFinished, Warned, ignore
-from autoselect.cases.settings import make_settings
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError, WorkerDied
 from autoselect.study.setup import repeatability
@@ -70,14 +70,14 @@ def test_many_models_share_the_time(count: int, seconds: float, monkeypatch: pyt
 
 def test_the_float_and_the_plain_all_integer_model_are_what_all_is_compared_with() -> None:
     pool: Any = Pool({})
-    found = references_to_check(CASE, make_settings(repairs=("bias",)), pool)
+    found = references_to_check(CASE, settled(repairs=("bias",)), pool)
     assert found == {"float": "The float model", "fiq": "The all-integer model"}
     assert pool.recipes == [Recipe(fallback="drq")]
 
 
 def test_an_all_integer_model_that_cannot_be_built_is_left_to_the_search() -> None:
     pool: Any = Pool({}, TrialError("refused"))
-    assert references_to_check(CASE, make_settings(), pool) == {"float": "The float model"}
+    assert references_to_check(CASE, settled(), pool) == {"float": "The float model"}
 
 
 def test_who_is_far_from_its_own_kernels_is_named() -> None:

@@ -16,11 +16,11 @@ import pytest
 from fakes import table
 from hypothesis import given
 from hypothesis import strategies as st
+from settling import settled
 
 from autoselect.cases import prepare_jobs
 from autoselect.cases.events import Event, Noted, StageStarted, StepFinished, ignore
 from autoselect.cases.prepare_jobs import Int16Proof
-from autoselect.cases.settings import make_settings
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.repair_sets import Repairs
@@ -34,7 +34,7 @@ from autoselect.study.proposing.proposers import all_masks
 from autoselect.study.proposing.surrogate import Surrogate
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 from autoselect.study.setup.probing import probed
-from autoselect.study.setup.problem import settled_int16
+from autoselect.study.setup.problem import makes_int16
 
 BYTES = {"integer": 10, "hybrid": 11, "sixteen": 20, "float": 40}
 NAMES = [f"n{i}" for i in range(10)]
@@ -246,15 +246,14 @@ def test_a_model_that_cannot_have_16_bits_is_searched_without(
 ) -> None:
     case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")))
     pool: Any = OneAnswer(answer)
-    settings, remarks = settled_int16(case, make_settings(fallback="search", int16=True), pool)
-    assert ("int16" in settings.states, remarks) == (kept, told)
+    assert makes_int16(case, settled(fallback="search", int16=True), pool) == (kept, told)
 
 
 def test_where_16_bits_are_not_tried_nothing_is_built() -> None:
     case: Any = None
     pool: Any = OneAnswer(AssertionError())
-    settings = make_settings(fallback="search", int16=False)
-    assert settled_int16(case, settings, pool) == (settings, ())
+    settings = settled(fallback="search", int16=False)
+    assert makes_int16(case, settings, pool) == (True, ())
 
 
 def test_the_exact_state_is_weighed_last_and_the_others_by_what_they_cost() -> None:
@@ -290,7 +289,7 @@ def test_units_are_tried_alone_in_each_state_that_errs() -> None:
     case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
     pool: Any = SimpleNamespace(submit=submit)
     others = [(units[1], "hybrid"), (units[0], "hybrid")]
-    found, remarks = probed(units, case, make_settings(fallback="search"), pool, ignore, lambda: others)
+    found, remarks = probed(units, case, settled(fallback="search"), pool, ignore, lambda: others)
     assert [(unit.sensitivity, unit.noise) for unit in found] == [(0.5, {"hybrid": 0.125}), (0.25, {})]
     assert [(r.denylisted_nodes, r.float_nodes, r.fallback) for r in recipes] == [
         (frozenset("b"), frozenset(), "float"),
@@ -326,7 +325,7 @@ def test_units_that_err_by_nothing_together_are_not_tried_one_by_one(joint: floa
     layers = table(*((n, "ADD", 0.3) for n in "abcdefgh"))
     case: Any = SimpleNamespace(files=SimpleNamespace(root=Path("case")), layers=layers, counts={"calibration": 3})
     pool: Any = SimpleNamespace(submit=submit)
-    settings = make_settings(fallback="search", int16=True)
+    settings = settled(fallback="search", int16=True)
     found, _ = probed(units, case, settings, pool, heard.append, lambda: [(unit, "int16") for unit in units])
     is_nothing = joint < 0.01 and not uneven
     rest = ["efgh"] if is_nothing else ["efgh", "e", "f", "g", "h"]

@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 import pytest
+from settling import settled
 
 from autoselect.cases.level_jobs import Weighed
-from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settings import make_settings
 from autoselect.domain.repair_sets import label
 from autoselect.errors import UsageError
 from autoselect.scoring.target_file import read_target
@@ -103,12 +104,12 @@ def test_rows_tell_which_rungs_give_a_node_its_bits() -> None:
 def test_fewer_bits_are_refused_where_no_objective_counts_what_they_save() -> None:
     target = read_target("integer-only")
     with pytest.raises(UsageError, match="--objectives accuracy,download,penalty"):
-        check_objectives(make_settings(weights=5), target)
-    check_objectives(make_settings(weights=5, objectives=("accuracy", "download", "penalty")), target)
-    check_objectives(SearchSettings(), target)
+        check_objectives(settled(weights=5), target)
+    check_objectives(settled(weights=5, objectives=("accuracy", "download", "penalty")), target)
+    check_objectives(settled(), target)
     with pytest.raises(UsageError, match="'flash' comes from a compiler"):
-        check_objectives(make_settings(weights=5, objectives=("accuracy", "flash", "penalty")), target)
-    check_objectives(make_settings(weights=5, objectives=("accuracy", "flash")), read_target("ethos-u55-128"))
+        check_objectives(settled(weights=5, objectives=("accuracy", "flash", "penalty")), target)
+    check_objectives(settled(weights=5, objectives=("accuracy", "flash")), read_target("ethos-u55-128"))
 
 
 @pytest.mark.parametrize("bits", [3, 9])

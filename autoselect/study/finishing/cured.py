@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from autoselect.cases import cure_jobs
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
@@ -22,7 +22,7 @@ CURE_COLUMNS = ("tensor_name", "weights_sqnr_db", "activations_sqnr_db", "broken
 Cures = dict[str, cure_jobs.Cured]
 
 
-def start_cures(case: Case, settings: SearchSettings, pool: Workers) -> Future[Cures]:
+def start_cures(case: Case, settings: Settled, pool: Workers) -> Future[Cures]:
     """Measure cures on the all-integer model without repairs, because repairs may be the cures."""
     recipe, int16 = Recipe(per_channel=settings.per_channel).to_json(), "int16" in settings.states
     return pool.submit(cure_jobs.cured, case.files.root, recipe, int16, timeout_seconds=settings.trial_timeout)

@@ -14,7 +14,7 @@ import numpy as np
 from autoselect.cases.divergence import OnKernels
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Objective
 from autoselect.domain.picks import named_picks
 from autoselect.domain.targets import Target
@@ -98,7 +98,7 @@ class Finish:
 
     folder: RunFolder
     case: Case
-    settings: SearchSettings
+    settings: Settled
     objectives: tuple[Objective, ...]
     yardstick: Yardstick
     problem: Problem | None = None
@@ -327,7 +327,7 @@ class Finish:
 
     def _cut_off(self, pool: Workers | None) -> tuple[str, ...]:
         """What an evaluator's runs of the float model have beyond the ranges that calibration saw."""
-        if pool is None or self.settings.evaluator is None:
+        if pool is None or not self.settings.has_evaluator:
             return ()
         return clipping_of(self.case.files.root, pool, self.settings)
 

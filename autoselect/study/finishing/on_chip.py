@@ -15,7 +15,7 @@ from typing import Any
 from autoselect.cases import chip_jobs
 from autoselect.cases.chip_jobs import ChipReply, Emulated
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.compilers.emulation import emulation_versions, require_emulation
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.targets import Target, spilled_bytes
@@ -144,7 +144,7 @@ def emulated(
     front: Sequence[TrialRecord],
     known: OnChip,
     allowed_drop: float,
-    settings: SearchSettings,
+    settings: Settled,
     root: Path,
     pool: Workers,
     listener: Listener,

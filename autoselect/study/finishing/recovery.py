@@ -8,7 +8,7 @@ from autoselect.cases.events import ignore
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.references import References
-from autoselect.cases.settings import SearchSettings, make_settings
+from autoselect.cases.settled import Settled, settled_of
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Objective
@@ -40,9 +40,9 @@ def recover(folder: RunFolder) -> bool:
     if _trials_told(folder) == len(read_records(folder.study)):
         return False
     with folder.locked():
-        settings = make_settings(**manifest["settings"])
+        settings = settled_of(manifest)
         metric = manifest["metric"]
-        objectives = objectives_of(tuple(settings.objectives), metric["name"], metric["direction"])
+        objectives = objectives_of(settings.objectives, metric["name"], metric["direction"])
         records = SearchStudy(folder.study, objectives).records()
         if not folder.layer_statistics.exists():
             write_table(folder.layer_statistics, COLUMNS, ())
@@ -72,11 +72,10 @@ def _float_model(folder: RunFolder, manifest: dict[str, Any]) -> references.Refe
 
 
 def _finish(
-    folder: RunFolder, manifest: dict[str, Any], settings: SearchSettings, objectives: tuple[Objective, ...]
+    folder: RunFolder, manifest: dict[str, Any], settings: Settled, objectives: tuple[Objective, ...]
 ) -> Finish:
     float_model = _float_model(folder, manifest)
     metric = objectives[0]
-    settings = references.with_demanded_score(settings, float_model, metric.name, metric.direction)
     files = CaseFiles(root=folder.work)
     case = Case(
         files=files,

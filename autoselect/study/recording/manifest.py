@@ -30,7 +30,7 @@ def new_manifest(request: Request) -> dict[str, Any]:
         "sources": request.sources,
         "metric": {"name": request.metric_name, "direction": request.direction},
         "user_code": request.user_code,
-        "settings": request.settings.model_dump(),
+        "settings": request.kept(),
         "warnings": [],
         "notes": [],
     }

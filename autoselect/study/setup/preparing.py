@@ -11,7 +11,7 @@ from autoselect.cases import channel_jobs
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener
 from autoselect.cases.prepare import Case, prepare_case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.domain.findings import OWN_SCALE
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import TrialError
@@ -22,7 +22,7 @@ from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder
 from autoselect.study.request import Request
 from autoselect.study.setup.by_user import covered
-from autoselect.study.setup.problem import settled_int16, units_of
+from autoselect.study.setup.problem import makes_int16, units_of
 from autoselect.study.setup.space_file import SearchSpaceFile, bind
 from autoselect.study.setup.target_rules import pins_of
 
@@ -32,15 +32,15 @@ def search_pool(request: Request, folder: RunFolder) -> contextlib.AbstractConte
     return open_pool(request.settings.processes, log=folder.log, warm_up=warm_up_of(request.settings))
 
 
-def warm_up_of(settings: SearchSettings) -> Callable[[], object] | None:
+def warm_up_of(settings: Settled) -> Callable[[], object] | None:
     """What the processes that build and score do first."""
     return converter.import_tensorflow if _all_need_tensorflow(settings) else None
 
 
 def prepared(
     request: Request, folder: RunFolder, pool: Workers, listener: Listener
-) -> tuple[Case, SearchSettings, tuple[str, ...]]:
-    """The case, the settings with the states that its units can have, and what the user should know of these.
+) -> tuple[Case, Request, tuple[str, ...]]:
+    """The case, the request with the states that its units can have, and what the user should know of these.
 
     Raises:
         AutoselectError: If an ingredient does not fit, or native code dies on the model.
@@ -56,15 +56,15 @@ def prepared(
             cache_root=cache_directory() if settings.cache else None,
             listener=listener,
         )
-        settings, remarks = settled_int16(case, settings, quantizer)  # The float model runs meanwhile.
+        possible, remarks = makes_int16(case, settings, quantizer)  # The float model runs meanwhile.
         case.references.wait("search", near, listener)
         remarks = (*remarks, *_narrow_channels(case.files.root, near))
-    return case, settings, remarks
+    return case, request.knowing(makes_int16=possible), remarks
 
 
-def _all_need_tensorflow(settings: SearchSettings) -> bool:
+def _all_need_tensorflow(settings: Settled) -> bool:
     """Repairs calibrate anew; candidates without them are put together from what is there."""
-    return settings.processes == 1 or settings.repairs is not False
+    return settings.processes == 1 or settings.tries_repairs or bool(settings.repairs.common)
 
 
 def _quantizer(request: Request, folder: RunFolder, pool: Workers) -> contextlib.AbstractContextManager[Workers]:
@@ -97,10 +97,11 @@ def _warning(one: channel_jobs.NarrowGroup) -> str:
     )
 
 
-def bind_case(space_file: SearchSpaceFile, case: Case, settings: SearchSettings) -> tuple[BoundSpace, tuple[str, ...]]:
+def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tuple[BoundSpace, tuple[str, ...]]:
     """Bind the space, with the pins of the user and of the target; and what the user should know of the latter."""
     keep_float, keep_int = (
-        covered(getattr(settings, name), case, declared()[name].names) for name in ("keep_float", "keep_int")
+        covered(patterns, case, declared()[name].names)
+        for name, patterns in (("keep_float", settings.keep_float), ("keep_int", settings.keep_int))
     )
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
     parts = units_of(case)

@@ -12,7 +12,7 @@ from statistics import stdev
 from autoselect.cases.divergence import divergence, error_shares, spread_rows
 from autoselect.cases.events import Listener, Noted, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.domain.states import alone_in
 from autoselect.errors import ScoreError, TrialError
 from autoselect.isolation.door import Workers
@@ -81,7 +81,7 @@ def probe_count(units: int) -> int:
 def probed(
     atoms: Sequence[Unit],
     case: Case,
-    settings: SearchSettings,
+    settings: Settled,
     pool: Workers,
     listener: Listener,
     noisy: Callable[[], Sequence[tuple[Unit, str]]] = tuple,
@@ -137,7 +137,7 @@ class Prober:
     """
 
     case: Case
-    settings: SearchSettings
+    settings: Settled
     pool: Workers
     listener: Listener
     found: dict[frozenset[str], dict[str, float]]

@@ -13,13 +13,12 @@ from autoselect.cases import clipping_jobs, prepare_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.domain.graph import Graph, peak_activation_bytes
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.recipe import IoType
 from autoselect.domain.repair_sets import Repairs, acting, corrected_at_once
-from autoselect.domain.rule import Rule
 from autoselect.domain.runtimes import Runtime, why_refused
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
@@ -37,6 +36,7 @@ from autoselect.scoring.target_penalty import on_target, refusal
 from autoselect.study.proposing.mask import bits
 from autoselect.study.proposing.problem import Forecast, Forecaster, Problem, Unit
 from autoselect.study.setup.probing import probed
+from autoselect.study.yardstick import Yardstick
 
 _UNSUITED = (
     "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
@@ -53,8 +53,8 @@ def units_of(case: Case) -> tuple[tuple[str, ...], ...]:
 def make_problem(
     case: Case,
     space: BoundSpace,
-    settings: SearchSettings,
-    rule: Rule,
+    settings: Settled,
+    yardstick: Yardstick,
     pool: Workers,
     listener: Listener,
 ) -> tuple[Problem | None, tuple[str, ...]]:
@@ -77,7 +77,7 @@ def make_problem(
             SIXTEEN in settings.states,
             timeout_seconds=settings.trial_timeout,
         )
-        for repairs in dict.fromkeys(map(corrected_at_once, settings.repair_choices))
+        for repairs in dict.fromkeys(map(corrected_at_once, settings.repairs.alternatives))
     }
     clipped, unknown = _clipped(pool.submit(clipping_jobs.clipped_nodes, root))
     plain = units_in(space, layers, _statistical(layers))
@@ -97,10 +97,10 @@ def make_problem(
             pinned=space.keep_float,
             ladders=_ladders(units, layers),
             states=settings.states,
-            repair_sets=settings.repair_choices,
-            added_noise=settings.noise_choices,
-            constraints=settings.constraints,
-            rule=rule,
+            repair_sets=settings.repairs.alternatives,
+            added_noise=settings.repairs.noise_of_alternatives,
+            constraints=yardstick.constraints,
+            rule=yardstick.rule,
             costs=settings.cost_columns,
             order=[node.name for node in layers.nodes],
         )
@@ -133,16 +133,16 @@ def _clipped(looking: Future[list[str]]) -> tuple[frozenset[str], tuple[str, ...
         return frozenset(), (f"It is not known which nodes leave their calibrated ranges on search samples. {exc}",)
 
 
-def settled_int16(case: Case, settings: SearchSettings, pool: Workers) -> tuple[SearchSettings, tuple[str, ...]]:
-    """Settings without 16-bit units where there can be none, and what the user should know of them."""
+def makes_int16(case: Case, settings: Settled, pool: Workers) -> tuple[bool, tuple[str, ...]]:
+    """Whether there can be 16-bit units, if any are asked for, and what the user should know of them."""
     if SIXTEEN not in settings.states:
-        return settings, ()
+        return True, ()
     limit = settings.trial_timeout
     try:
         found = pool.call(prepare_jobs.int16_proof, case.files.root, settings.per_channel, timeout_seconds=limit)
     except TrialError as exc:
-        return settings.model_copy(update={"int16": False}), (f"No unit has 16-bit activations. {exc}",)
-    return settings.model_copy(update={"int16": found.is_possible}), found.remarks
+        return False, (f"No unit has 16-bit activations. {exc}",)
+    return found.is_possible, found.remarks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ def repairs_that_act(repairs: Repairs, kinds: Sequence[str], layers: LayerTable,
 def forecaster(
     blueprints: Mapping[Repairs, Blueprint],
     layers: LayerTable,
-    settings: SearchSettings,
+    settings: Settled,
     target: Target,
     not_int16: frozenset[str] = frozenset(),
 ) -> Forecaster:
@@ -192,7 +192,7 @@ def forecaster(
 
     figures = frozenset(settings.cost_columns) - {*DEFAULT_COSTS}
     is_packed = any(BY_COLUMN[column].is_packed for column in figures)
-    runtime = settings.least_runtime
+    runtime = settings.runtime
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         chosen = fields_of(nodes, further)

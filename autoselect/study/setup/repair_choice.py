@@ -18,7 +18,7 @@ from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.divergence import Looked, log_prices, look_at_each, spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import RepairChoice, Settled
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import OF_NODES, Recipe, node_repairs, split_repair
@@ -96,7 +96,7 @@ class _Trier:
     """
 
     case: Case
-    settings: SearchSettings
+    settings: Settled
     pool: Workers
     direction: Direction
     stand_ins: Sequence[_StandIn]
@@ -252,15 +252,15 @@ def _price(looked: Sequence[Looked]) -> float:
 
 def with_repairs(
     case: Case,
-    settings: SearchSettings,
+    settings: Settled,
     direction: Direction,
     pool: Workers,
     listener: Listener,
     *,
     space: BoundSpace,
     rule: Rule,
-) -> SearchSettings:
-    """The settings with the sets of repairs that candidates may have, so that the manifest holds them.
+) -> RepairChoice:
+    """The sets of repairs that candidates may have.
 
     Where they are left to the search, there are up to four: none, those that help in 8 bits, those that help in 16,
     and the union of these, which is ``repairs``. Three models stand for candidates of 8 bits: the all-integer one, that
@@ -280,22 +280,21 @@ def with_repairs(
         space: Decides some nodes, and which have no 16-bit form.
         rule: What a chosen model may lose, and what bytes and error cost.
     """
-    if settings.repairs is not True:
-        return settings.model_copy(update={"repairs": settings.repairs or ()})
-    settings = settings.model_copy(update={"repairs": ()})
+    if not settings.tries_repairs:
+        return settings.repairs
     kinds = _kinds(case, settings, direction, pool, space, rule)
     listener(StageStarted(stage="repairs", total=sum(len(steps) for _, steps in kinds.values())))
     found: dict[str, Repairs] = {"none": ()}
     found |= {kind: _that_help(trier, steps, listener) for kind, (trier, steps) in kinds.items()}
     union = tuple(sorted({name for repairs in found.values() for name in repairs}))
-    return settings.model_copy(update={"repairs": union, "repair_sets": found if union else {}})
+    return RepairChoice(common=union, sets=found if union else {})
 
 
 _Steps = Sequence[Sequence[Repairs]]
 
 
 def _kinds(
-    case: Case, settings: SearchSettings, direction: Direction, pool: Workers, space: BoundSpace, rule: Rule
+    case: Case, settings: Settled, direction: Direction, pool: Workers, space: BoundSpace, rule: Rule
 ) -> dict[str, tuple[_Trier, _Steps]]:
     """Who tries repairs for candidates of each width, and in which steps."""
     eight = [_StandIn(space.pin(nodes)) for nodes in _stand_ins(case.layers)]
@@ -319,15 +318,15 @@ def _kinds(
     }
 
 
-def seconds_expected(case: Case, settings: SearchSettings, pool: Workers, space: BoundSpace) -> float:
+def seconds_expected(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -> float:
     """About how long :func:`with_repairs` takes; one choice of each width is tried, with rounding and without.
 
     Every choice is judged by its price, at most on all samples. Full scores have no repairs and all that is kept; where
     ranges are tried, also these and what they come on top of.
     """
-    if settings.repairs is not True:
+    if not settings.tries_repairs:
         return 0.0
-    settings, total = settings.model_copy(update={"repairs": ()}), 0.0
+    total = 0.0
 
     def timed(do: Callable[[Sequence[Repairs]], object], repairs: Repairs) -> float:
         begun = time.perf_counter()
@@ -395,7 +394,7 @@ def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
     return [nodes for nodes in found if not nodes or nodes < everything]
 
 
-def refuse_unknown_nodes(case: Case, settings: SearchSettings) -> None:
+def refuse_unknown_nodes(case: Case, settings: Settled) -> None:
     """Refuse repairs by name of nodes that the model does not have.
 
     Raises:

@@ -10,7 +10,7 @@ from autoselect.cases import build_jobs, divergence, repeat_jobs
 from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -32,7 +32,7 @@ _TWICE_DB = 3.0
 """An error of twice the power. LiteRT's delegates and its own kernels were seen to differ by 1.2 dB on one file."""
 
 
-def references_to_check(case: Case, settings: SearchSettings, pool: Workers) -> dict[str, str]:
+def references_to_check(case: Case, settings: Settled, pool: Workers) -> dict[str, str]:
     """What the scores of all candidates are compared with: names by hash."""
     found = {FLOAT: "The float model"}
     plain = replace(settings.template, repairs=())

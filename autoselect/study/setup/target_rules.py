@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Settled
 from autoselect.compilers.emulation import require_emulation
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph
@@ -38,7 +38,7 @@ class TargetPins:
     messages: tuple[str, ...]
 
 
-def check_target(settings: SearchSettings) -> Target:
+def check_target(settings: Settled) -> Target:
     """Read the target of a search, before any work.
 
     Raises:
@@ -64,7 +64,7 @@ def check_target(settings: SearchSettings) -> Target:
     return target
 
 
-def check_objectives(settings: SearchSettings, target: Target) -> None:
+def check_objectives(settings: Settled, target: Target) -> None:
     """Refuse objectives that the target cannot give, before any work.
 
     Raises:
@@ -98,15 +98,13 @@ _FROM_COMPILERS: Mapping[str, tuple[type[Vela | LitertPlugin], str]] = {
 """By objective, the compiler that tells it, and a target that has one."""
 
 
-def pins_of(
-    case: Case, settings: SearchSettings, *, keep_float: Collection[str], keep_int: Collection[str]
-) -> TargetPins:
+def pins_of(case: Case, settings: Settled, *, keep_float: Collection[str], keep_int: Collection[str]) -> TargetPins:
     """The nodes that the target of a search decides, or the runtime that must load the models.
 
     Raises:
         UsageError: If no candidate can satisfy the target: with the rule, and the node that breaks it.
     """
-    target, runtime = read_target(settings.target), settings.least_runtime
+    target, runtime = read_target(settings.target), settings.runtime
     graph = case.graph
     names = {node.index: node.name for node in case.layers.nodes}
     found = pins(graph, names, target, hybrid=settings.template.fallback == "drq", runtime=runtime)

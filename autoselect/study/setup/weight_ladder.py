@@ -14,7 +14,7 @@ from autoselect.cases.divergence import spread_rows
 from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.level_jobs import Weighed
 from autoselect.cases.prepare import Case
-from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import RepairChoice, Settled
 from autoselect.domain.recipe import ALL_BITS, kind_of_repair
 from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.states import SIXTEEN
@@ -86,9 +86,9 @@ class Ladder:
 
 
 def with_levels(
-    case: Case, settings: SearchSettings, pool: Workers, listener: Listener, *, corrects: bool
-) -> tuple[SearchSettings, Ladder | None]:
-    """Add the sets of repairs that give fewer levels to the settings.
+    case: Case, settings: Settled, pool: Workers, listener: Listener, *, corrects: bool
+) -> tuple[RepairChoice, Ladder | None]:
+    """Add the sets of repairs that give fewer levels to what candidates may have.
 
     Each set has the repairs of the template, and levels of single nodes. The bytes of a node's weights after packing,
     and the noise that their rounding alone gives the outputs of a float model, are measured with the fewest bits and
@@ -104,19 +104,20 @@ def with_levels(
             gives an output grows with the step between levels. They are corrected if that leaves less noise.
 
     Returns:
-        The settings, and the ladder that the sets were made of; None if all weights have 8 bits or the settings have
-        such sets.
+        What candidates may have, and the ladder that the sets were made of; None if all weights have 8 bits or there
+        are such sets already.
 
     Raises:
         TrialError: If the weights cannot be rounded or the float model cannot run, or if weights in 4 bits give other
             bits than the same weights in 8, which stand for them in the search.
     """
-    if settings.weights == ALL_BITS or settings.added_noise:  # A search that goes on has its sets.
-        return settings, None
+    choice = settings.repairs
+    if settings.weights == ALL_BITS or choice.added_noise:  # A search that goes on has its sets.
+        return choice, None
     stores = stores_in_4_bits(settings)
     measured = [4, ALL_BITS] if stores else sorted({settings.weights, max(settings.weights, _BETWEEN), ALL_BITS})
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
-    own = settings.template.repairs
+    own = choice.common
     biased = ("bias",) if corrects and not any(kind_of_repair(name) == "bias" for name in own) else ()
     choices = tuple(dict.fromkeys(tuple(sorted({*own, *stores, *more})) for more in ((), biased)))
     listener(StageStarted(stage="levels", total=len(choices) + len(measured) - 1))
@@ -128,17 +129,15 @@ def with_levels(
         _prove_twins(case, settings, pool, common)
     ladder = ladder_of(found, measured if stores else range(settings.weights, ALL_BITS + 1))
     names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
-    sets = settings.repair_sets or {"none": settings.template.repairs}
-    update = {
-        "repair_sets": {**sets, **{name: tuple(sorted({*common, *ladder.repairs(k)})) for k, name in enumerate(names)}},
-        "added_noise": {name: ladder.noise_of(rung) for rung, name in enumerate(names)},
-    }
-    return settings.model_copy(update=update), ladder
+    sets = choice.sets or {"none": own}
+    fewer = {name: tuple(sorted({*common, *ladder.repairs(rung)})) for rung, name in enumerate(names)}
+    noise = {name: ladder.noise_of(rung) for rung, name in enumerate(names)}
+    return replace(choice, sets={**sets, **fewer}, added_noise=noise), ladder
 
 
 def _weigh(
     case: Case,
-    settings: SearchSettings,
+    settings: Settled,
     pool: Workers,
     listener: Listener,
     rows: list[int],
@@ -177,7 +176,7 @@ _PROVED_ON = 4
 """Calibration samples on which weights in 4 bits must give the bits of 8."""
 
 
-def _prove_twins(case: Case, settings: SearchSettings, pool: Workers, common: Repairs) -> None:
+def _prove_twins(case: Case, settings: Settled, pool: Workers, common: Repairs) -> None:
     """Run models that store in 4 bits all that may be, with each type of integer activations, beside their twins in 8.
 
     Raises:
@@ -198,7 +197,7 @@ def _prove_twins(case: Case, settings: SearchSettings, pool: Workers, common: Re
             raise TrialError(f"With {state} activations weights in 4 bits give other outputs than the same in 8 bits.")
 
 
-def stores_in_4_bits(settings: SearchSettings) -> tuple[str, ...]:
+def stores_in_4_bits(settings: Settled) -> tuple[str, ...]:
     """The repair that stores weights in 4 bits, if the target's runtime reads these and a search counts the file.
 
     Then layers have 4 or 8 bits: others take as much as 8.

@@ -145,7 +145,7 @@ class Questions:
     def forecast(self, recipe: Recipe, place: Place) -> Forecast:
         """What is exactly known of a resolved recipe's candidate on a target."""
         plan = self.workshop.plan(recipe, place)
-        return Forecast(plan=plan, known=judged(plan.graph, place.target, self.workshop.settings.least_runtime))
+        return Forecast(plan=plan, known=judged(plan.graph, place.target, self.workshop.settings.runtime))
 
     def _refuse_formless(self, recipe: Recipe, changes: Changes, plan: Plan, place: Place) -> None:
         """Refuse a state that a node is asked to have and has not.

@@ -69,10 +69,9 @@ class Tried:
                 f"yet. Run {folder.resuming}."
             ) from None
         metric, direction = manifest["metric"]["name"], manifest["metric"]["direction"]
-        settings = references.with_demanded_score(settings, float_model, metric, direction)
         self.yardstick: Yardstick = references.yardstick_of(float_model, metric, direction, settings)
         self.metric: str = metric
-        self.objectives: tuple[Objective, ...] = objectives_of(tuple(settings.objectives), metric, direction)
+        self.objectives: tuple[Objective, ...] = objectives_of(settings.objectives, metric, direction)
         self.records: list[TrialRecord] = read_records(folder.study)
         self.picks: Mapping[str, str] = _picks(folder)
         self._units, self._pinned = kept_units(folder)
@@ -139,8 +138,8 @@ class Tried:
             ),
             pinned=self._pinned,
             states=settings.states,
-            repair_sets=settings.repair_choices,
-            added_noise=settings.noise_choices,
+            repair_sets=settings.repairs.alternatives,
+            added_noise=settings.repairs.noise_of_alternatives,
             constraints=self.yardstick.constraints,
             rule=self.yardstick.rule,
             costs=settings.cost_columns,

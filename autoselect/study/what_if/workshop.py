@@ -21,7 +21,7 @@ from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import write_scoring
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.cases.scoring_samples import write_labelled, write_parts, write_split
-from autoselect.cases.settings import SearchSettings, kept_values, make_settings
+from autoselect.cases.settled import Settled, kept_search, settle
 from autoselect.cases.versions import versions
 from autoselect.data.kinds import Samples
 from autoselect.data.representative import representative_samples
@@ -119,7 +119,8 @@ class Workshop:
         self._refuse_other_builder()
         self._root = Path(tempfile.mkdtemp(prefix="autoselect-what-if-"))
         weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
-        self.settings: SearchSettings = make_settings(**kept_values(self.manifest))
+        self._said, facts = kept_search(self.manifest)
+        self.settings: Settled = settle(self._said, facts)
         self.files = open_kept(folder, self._root / "run")
         self._places: dict[str, Place] = {}
 
@@ -160,9 +161,8 @@ class Workshop:
 
     def _opened(self, name: str) -> Place:
         target, is_own = read_target(name), name == self.settings.target
-        changed = {"target": name, "compiling": False, "objectives": DEFAULT_OBJECTIVES}
         files = self.files if is_own else self._case_beside(f"target-{len(self._places)}")
-        settings = self.settings.model_copy(update=changed)
+        settings = replace(self.settings, target=name, compiling=False, objectives=DEFAULT_OBJECTIVES)
         write_scoring(files, None, None, settings, cache_directory() if settings.cache else None)
         known = self.manifest.get("float_model") or {}
         blueprints: dict[Recipe, Blueprint] = {}
@@ -173,7 +173,7 @@ class Workshop:
                 penalty = float(known["penalty"])
             else:
                 penalty = float(pool.call(build_jobs.describe_float, files.root).fragmentation["penalty"])
-            for repairs in dict.fromkeys(map(corrected_at_once, self.settings.repair_choices)):
+            for repairs in dict.fromkeys(map(corrected_at_once, self.settings.repairs.alternatives)):
                 key = _common(replace(self.settings.template, repairs=repairs))
                 blueprints[key] = _read_blueprint(pool, files, key, int16=SIXTEEN in self.settings.states)
         seen = target_as_seen(target, files)
@@ -245,7 +245,7 @@ class Workshop:
                 raise _missing("calibration")
             return
         ends = reader.read_interface(self.files.float_model.read_bytes())
-        fed = fed_inputs(self.settings.feedback or {}, ends)
+        fed = fed_inputs(self.settings.feedback, ends)
         try:
             samples = representative_samples(source, ends.inputs, optional=fed)
             SampleStore.write(folder, ((with_gaps(sample, ends.inputs), None) for sample in samples), ends.inputs)
@@ -298,14 +298,14 @@ class Workshop:
 
     def _judge(self, live: Live) -> tuple[Metric | None, Evaluator | None]:
         """The metric or the evaluator of the run."""
-        sources, settings = self.manifest["sources"], self.settings
+        sources, said = self.manifest["sources"], self._said
         if (evaluator := self._source("evaluator", live)) is not None:
             return None, load_object(evaluator, purpose="evaluator") if isinstance(evaluator, str) else evaluator
-        metric = live.get("metric") or (None if sources.get("metric") else settings.metric)
+        metric = live.get("metric") or (None if sources.get("metric") else said.metric)
         if metric is None:
             raise _missing("metric")
-        output, ignored = settings.output_name, settings.ignore_label
-        return make_metric(metric, direction=settings.direction, output=output, ignore_label=ignored), None
+        output, ignored = said.output_name, said.ignore_label
+        return make_metric(metric, direction=said.direction, output=output, ignore_label=ignored), None
 
     def _source(self, name: str, live: Live) -> Any:
         """What the run was given, or what stands for it now; None if it had none.
@@ -338,7 +338,7 @@ class Workshop:
                 (files.root / shared).symlink_to(self.files.root / shared)
         if metric is not None:
             self._write_samples(files, samples, metric, live)
-        settings = self.settings.model_copy(update={"target": place.spec, "compiling": False})
+        settings = replace(self.settings, target=place.spec, compiling=False)
         write_scoring(files, metric, evaluator, settings, cache_directory() if settings.cache else None)
         return files
 
