@@ -11,7 +11,7 @@ import secrets
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.requests import cookie_parser
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOOPBACK = "127.0.0.1"
@@ -71,10 +71,13 @@ class Guard:
         return None
 
     def _welcome(self, token: str) -> Response:
-        """Keep the token in a cookie that no script reads, and take it out of the address."""
+        """Keep the token in a cookie that no script reads, and take it out of the address.
+
+        The next request comes from this answer, not from a page with a link to it: to those no strict cookie is sent.
+        """
         if not _is_equal(token, self._token):
             return _refusal(403, "The token is wrong. Open the address that autoselect explore printed.")
-        response = RedirectResponse("/", status_code=303, headers={"cache-control": "no-store"})
+        response = HTMLResponse(_ON, headers={"cache-control": "no-store", "referrer-policy": "no-referrer"})
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
         return response
 
@@ -83,6 +86,8 @@ class Guard:
         given = bearer if scheme.lower() == "bearer" else cookie_parser(headers.get("cookie", "")).get(self._cookie, "")
         return _is_equal(given, self._token)
 
+
+_ON = '<!doctype html><meta charset="utf-8"><title>autoselect</title><meta http-equiv="refresh" content="0; url=/">'
 
 _ALWAYS = [
     (b"cache-control", b"no-store"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.pinned import Pins
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import amount, counted, label, lost, unit_of_drops
-from autoselect.errors import UsageError
+from autoselect.errors import StorageError, UsageError
 from autoselect.explore.asking import Cheapest, Question
 from autoselect.report.page.graphs import op_rows
 from autoselect.report.page.models import model_rows
@@ -66,7 +67,8 @@ class Session:
         recover(self._folder)
         seen, run = self._stamp(), load_run(self.directory)
         if not self._is_drawn():
-            write_page(run, self._folder.report)
+            with contextlib.suppress(StorageError):  # One may look at a run that one may not change.
+                write_page(run, self._folder.report)
         questions = Questions(self._folder, workshop)
         choices = choices_of(questions)
         self._seen, self._run, self._questions, self._choices = seen, run, questions, choices

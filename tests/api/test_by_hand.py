@@ -98,12 +98,13 @@ def test_one_that_fails_is_a_failed_trial(folder: Path, monkeypatch: pytest.Monk
 
 
 def test_trials_by_hand_use_up_none_of_the_budget(tmp_path: Path) -> None:
-    told = list[object]()
+    told = list[TrialFinished]()
 
     def stop(event: object) -> None:
-        told.append(event)
-        if sum(isinstance(one, TrialFinished) for one in told) == 6:
-            raise KeyboardInterrupt
+        if isinstance(event, TrialFinished):
+            told.append(event)
+            if len(told) == 6:
+                raise KeyboardInterrupt
 
     run = pump.search(tmp_path / "run", trials=10, seed=2, early_exit=False, listener=stop)
     assert run.status == "interrupted"
