@@ -16,7 +16,7 @@ from autoselect.scoring.user_metric import UserMetric
 
 _RESAMPLES = 1000
 _COSTLY_RESAMPLES = 200
-"""For user functions, whose cost is unknown."""
+"""Resamples of user functions, whose cost is unknown."""
 
 
 def confidence_interval(
