@@ -232,7 +232,7 @@ def _compiled_beside(path: Path, chips: Mapping[str, Target]) -> tuple[list[Comp
 
 
 def _model_name(manifest: Mapping[str, Any]) -> str:
-    """Of the file that the run's model came from, without its suffix."""
+    """The name of the file that the run's model came from, without its suffix."""
     source = (manifest.get("sources") or {}).get("model")
     return "model" if source in (None, LIVE) else Path(source).stem
 

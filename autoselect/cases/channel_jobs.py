@@ -26,7 +26,7 @@ from autoselect.scoring.metric_base import in_reals
 
 _SAMPLES = 32
 _FEWEST_FOR_TAIL = 100
-"""Of fewer samples there is no worst hundredth."""
+"""A worst hundredth of the samples exists from this count on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def group_closeness(root: Path, sha256: str) -> list[GroupCloseness]:
 
 
 def closeness_of_groups(root: Path, runner: Run, samples: str, rows: Sequence[int]) -> list[GroupCloseness]:
-    """The same of any model, on a few of these samples of a folder."""
+    """How close the groups of channels of any model are to float's, on a few of these samples of a folder."""
     case, rows = open_case(root), [rows[i] for i in spread_rows(len(rows), _SAMPLES)]
     expected = float_outputs(root, samples, tuple(rows))
     groups = {key: found for key, found in groups_of(expected).items() if found}

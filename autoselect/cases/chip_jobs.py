@@ -211,7 +211,7 @@ def mixes(
 
 
 def _built(recipes: Iterable[Recipe], builder: Builder) -> Iterator[Candidate]:
-    """Those of the candidates that can be built, each when it is asked for."""
+    """The candidates that can be built; each is built when the caller asks for it."""
     for recipe in recipes:
         with contextlib.suppress(TrialError):
             yield builder.build(recipe)

@@ -24,7 +24,7 @@ _FAR = 0.05
 _RARE = 0.01
 """A smaller share of the samples is not worth a word."""
 _FAR_INSIDE = 0.1
-"""The same of the values of a node."""
+"""A value of a node counts as beyond its range if it lies beyond by more than this share of it."""
 _WATCHED_MACS = 10**11
 """Multiply-accumulates that are spent on watching nodes, for which the model runs on plain kernels: a minute or two.
 Nodes may leave their ranges where no output does. So a quarter of the 1,000 samples of a net with heavy tails was too

@@ -37,7 +37,7 @@ class Compiling:
 
 
 UNKEPT = Compiling(cache_root=None, timeout_seconds=900.0)
-"""Where nobody said how: nothing is kept."""
+"""How to compile if nobody says: no result is kept."""
 
 
 def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compiling) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def partition(content: bytes, target: Target, how: Compiling) -> Partition:
 def compile_candidate(
     content: bytes, graph: Graph, target: Target, predicted: Verdict, how: Compiling
 ) -> dict[str, Any]:
-    """The same; of several chips for each whose memory is too small for some candidates.
+    """Compile a candidate for its target; of several chips, for those whose memory is too small for some candidates.
 
     Returns:
         As :func:`compile_report`. Of several chips it is that of the dearest that was compiled for, but segments and
@@ -178,7 +178,7 @@ def _kept(
 
 
 def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler) -> str:
-    """One key for what is asked, the bytes, all of the target that the answer depends on, and the versions."""
+    """The key of a kept answer: the question, the bytes, the versions, and what of the target the answer depends on."""
     processors = (target.accelerator, target.host)
     prices = (*processors, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
     made_of = (_FORMAT, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
@@ -186,7 +186,7 @@ def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler
 
 
 _FORMAT = 4
-"""Of the files: raised when they say something else than before."""
+"""Format of the kept files; it is raised if they say something else than before."""
 
 
 def _text_of(value: object) -> str:
@@ -201,7 +201,7 @@ def _text_of(value: object) -> str:
 
 
 def _read_result(path: Path) -> dict[str, Any] | None:
-    """A kept result; None where there is none, or no whole one."""
+    """A kept result; None if there is none, or it is not whole."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

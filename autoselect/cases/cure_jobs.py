@@ -16,9 +16,9 @@ from autoselect.quantize.diagnosing.twins import error_parts
 from autoselect.tflite.tflite_file import TfliteFile
 
 MOST_SAMPLES = 8
-"""On which the parts of errors are measured: powers over all values settle soon."""
+"""Samples on which the parts of errors are measured: powers over all values settle soon."""
 _MOST_VALUES = 10**8
-"""Of all outputs of all nodes, on all samples: each is rounded some ten times."""
+"""Most values of all outputs of all nodes on all samples: each is rounded some ten times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ _MACS_ON_KERNELS = 3_000_000_000
 _NOTHING = 1e-20
 """A share of error below which outputs count as equal: 200 dB."""
 _RUINED = 1.0 / _NOTHING
-"""Of outputs that are no numbers: left out, such samples would make a model look better than it is."""
+"""The share of error of outputs that are no numbers. Without these samples a model would look better than it is."""
 _REVERSED = 4.0
 """The share of error of outputs with the wrong sign. No sample counts for more: one that is nearly silent would
 else decide the mean."""
@@ -131,7 +131,7 @@ def look_at_each(
 
 
 def _looks(count: int) -> list[Sequence[int]]:
-    """So many places in turns: every fourth, then every second, then all that are left."""
+    """The places from 0 to ``count`` in three turns: every fourth, then every second, then the rest."""
     return [range(0, count, 4), range(2, count, 4), range(1, count, 2)]
 
 

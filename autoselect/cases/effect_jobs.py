@@ -136,7 +136,7 @@ def _classes(label: np.ndarray, theirs: np.ndarray, ours: np.ndarray) -> tuple[C
 
 
 def _numbers(case: OpenCase, part: str) -> list[int] | None:
-    """Where the samples of a part lie in the data set; None where the part is all of it."""
+    """The places of a part's samples in the data set; None if the part is all of it."""
     split = json.loads(case.files.split(part).read_text(encoding="utf-8"))
     found: list[int] | None = split["indices"]
     return found

@@ -23,7 +23,7 @@ class StageStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFinished:
-    """One trial is told.
+    """One trial has ended.
 
     Attributes:
         number: Of the trial, from 0.

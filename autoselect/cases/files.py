@@ -88,5 +88,5 @@ class CaseFiles:
 
     @property
     def schedule(self) -> Path:
-        """In which order candidates see the search samples when they race."""
+        """The order in which racing candidates see the search samples."""
         return self.root / "schedule.npz"

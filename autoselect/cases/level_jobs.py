@@ -130,9 +130,9 @@ def unlike_its_twin(root: Path, recipe_json: str, rows: Sequence[int]) -> bool:
 def _weights(
     built: Built, float_model: fb.Model
 ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Of each op its index in the float model, the bytes and the levels of its weights, and what these stand for.
+    """Yield five things of each op: index in the float model, bytes, levels and values of its weights, its bias.
 
-    Last what its bias stands for, which makes up for rounded weights if biases are corrected; None if it has none.
+    Values and bias are floats. The bias makes up for rounded weights if biases are corrected; None if there is none.
     """
     for index, op in quantized_ops(built.model, float_model, built.places):
         try:

@@ -92,7 +92,7 @@ class OpenCase:
         return target_as_seen(self.scoring.target, self.files)
 
     def builder_for(self, target: Target, how: Compiling | None = None, *, exact_rewrites: bool = True) -> Builder:
-        """The same for a target; its compiler is asked what it takes where that decides."""
+        """A builder for a target. The target's compiler is asked which ops it takes if that decides."""
         if not target.asks_compiler:
             return self._builder(exact_rewrites=exact_rewrites)
 
@@ -137,7 +137,7 @@ class OpenCase:
         return self.cpu_runner(sha256, shipped=shipped)
 
     def cpu_runner(self, sha256: str, *, shipped: bool = False) -> Runner:
-        """The same on LiteRT's CPU kernels."""
+        """The candidate's runner on LiteRT's CPU kernels, even if others run on an emulation."""
         plain = self.files.plain_kernels(sha256).exists()
         content = self.files.candidate(sha256).read_bytes()
         scored = content if shipped else self.as_scored(sha256)

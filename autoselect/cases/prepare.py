@@ -30,7 +30,7 @@ from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target, target_hash
 
 _COMPILER_SHARE = 0.8
-"""Of a job's time limit: the compiler is stopped first, so that the trial says what took too long."""
+"""Share of a job's time limit that the compiler has. It is stopped first, so that the trial says what took too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ class Attempt:
         return {"seconds": time.perf_counter() - self.start, "inference_seconds": inference_seconds}
 
     def running(self) -> Attempt:
-        """The same with its model ready to be run.
+        """This attempt with its model ready to be run.
 
         Raises:
             ScoreError: If the interpreter refuses it.

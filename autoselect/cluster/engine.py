@@ -33,11 +33,11 @@ from autoselect.isolation.pool import Lease, WorkerPool, result_of
 T = TypeVar("T")
 
 _MOST_LOSSES = 2
-"""A job fails when so many workers died on it, or were there and sent no answer."""
+"""Workers that may die on a job, or be there and send no answer, before it fails."""
 _MOST_SENDINGS = 4
 _PULSE_SECONDS = 0.5
 _LOOK_AGAIN_SECONDS = 5.0
-"""For a lost scheduler, and at refused workers."""
+"""Seconds between looks for a lost scheduler, and at refused workers."""
 _MUSTER_SECONDS = 60.0
 _FORGET_SECONDS = 10.0
 
@@ -94,7 +94,7 @@ class Cluster:
 
     @property
     def are_here(self) -> bool:
-        """They see the folder that they are given, and no other file of this machine."""
+        """False: workers see the folder that they are given, and no other file of this machine."""
         return False
 
     def slots(self, asked: int) -> int:

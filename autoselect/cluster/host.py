@@ -163,7 +163,7 @@ class _Slot:
 
 
 def _run(root: Path | None, job: bytes) -> Any:
-    """In the child: only here what the driver sent is unpickled."""
+    """Run a job in the child process, the only place where what the driver sent is unpickled."""
     function, args = cloudpickle.loads(job)
     return function(*args) if root is None else function(root, *args)
 

@@ -22,7 +22,7 @@ _QUIET = {
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
 }
-"""For our own cluster: Dask would look at each of its threads every 10 to 20 ms, on the cores that score."""
+"""Settings of our own cluster. By default Dask looks at each thread every 10 to 20 ms, on the cores that score."""
 _TLS_SETTINGS = (
     "Set DASK_DISTRIBUTED__COMM__TLS__CA_FILE, DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT and "
     "DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY."

@@ -16,7 +16,7 @@ from autoselect.errors import AutoselectError, StorageError
 from autoselect.runs.files import storage_errors, write_bytes
 
 CHUNK_BYTES = 8_000_000
-"""Of a file in one message: schedulers keep messages in memory, and heartbeats wait behind them."""
+"""Most bytes of a file in one message: schedulers keep messages in memory, and heartbeats wait behind them."""
 
 _OF_ONE = re.compile("[0-9a-f]{64}")
 

@@ -289,7 +289,7 @@ def _indices(graph: fb.SubGraph) -> Iterator[int]:
 
 
 def _reasons(run: _Run) -> Iterator[tuple[int, str]]:
-    """Of ops that are left, by index, why: the validator's words, else the op that it does not take.
+    """Yield each op that is left, by index, and why: the validator's words, else the op that it does not take.
 
     LiteRT logs to one pipe, the vendor's library to another; the name of the vendor's op ties the two together.
     """

@@ -12,7 +12,7 @@ from autoselect.data.samples import SampleStore
 from autoselect.data.windows import checked
 
 _VALUES = 4096
-"""Of each sample at most so many values are compared, spread over all."""
+"""Most values of a sample that are compared, spread over all of them."""
 _CERTAIN = 5.0
 """Standard errors from chance: as few false alarms as searches that a person starts in a life."""
 

@@ -26,7 +26,7 @@ class OpKind(str, Enum):
 
 
 HELPER = ";wide:"
-"""In the name of what helps to compute a node in 16 bits: ops that stand for one count as one."""
+"""Mark in the names of ops that help to compute a node in 16 bits. Ops that stand for one node count as one op."""
 
 IN_INTEGERS = frozenset({OpKind.INTEGER, OpKind.INT16})
 """The kinds of ops that an integer-only accelerator runs."""

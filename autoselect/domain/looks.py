@@ -43,7 +43,7 @@ LOOKS: Mapping[str, Look] = {
     OpKind.BOUNDARY.value: Look(word="conversion", mark="|", colour="#000000", style="cyan"),
     OpKind.NEUTRAL.value: Look(word="shapes and indices", mark=".", colour="#E0E0E0", ink="#000000", style="dim"),
 }
-"""By kind of op, in the order of legends."""
+"""The look of each kind of op, in the order of legends."""
 
 OF_NODES: Mapping[str, Look] = {kind: look for kind, look in LOOKS.items() if look.node_word}
-"""Those that a node can be of."""
+"""The looks of the kinds that a node can have."""

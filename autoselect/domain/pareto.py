@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 _ROUNDING = 1e-9
-"""Of a step."""
+"""Share of a step that counts as an error of rounding."""
 _BLOCK = 256
-"""So many rows are compared at once with all that may dominate them."""
+"""Rows that are compared at once with all rows that may dominate them."""
 
 
 def non_dominated(losses: np.ndarray) -> np.ndarray:

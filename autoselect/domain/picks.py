@@ -10,7 +10,8 @@ DEFAULT_DROP_SHARE = 0.01
 """A pick may lose this share of the float model's score if no ``max_drop`` is set."""
 
 DEFAULT_DROPS: Mapping[str, float] = {"sqnr_db": 180.0, "kl_divergence": 0.01}
-"""The same for metrics by which float is perfect: error of a hundredth of the outputs' power (20 of 200 dB); nats."""
+"""The drop that a pick may have by metrics of which float has a perfect value: an error of a hundredth of the outputs'
+power (20 of 200 dB); nats."""
 
 SURE = 0.05
 """``compact`` breaks the limit no likelier than this, or than the recommended member."""

@@ -101,7 +101,7 @@ QUANTITIES: Mapping[str, Quantity] = {
         noisy=True,
     ),
 }
-"""By the word of the user."""
+"""All quantities, by the word that users have for them."""
 
 BY_COLUMN: Mapping[str, Quantity] = {quantity.column: quantity for quantity in QUANTITIES.values()}
 

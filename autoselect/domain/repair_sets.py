@@ -28,7 +28,7 @@ def with_sequences(sets: Iterable[Repairs]) -> tuple[Repairs, ...]:
 
 
 def acting(repairs: Repairs, kinds: Collection[str], unquantized: Collection[str] = ()) -> Repairs:
-    """Those of a candidate's repairs that change its bytes.
+    """The repairs of a candidate that change its bytes.
 
     Args:
         repairs: Of the candidate.

@@ -97,7 +97,7 @@ class BoundSpace:
         return self.not_int16 | self.keep_float if state == SIXTEEN else frozenset()
 
     def decode_further(self, values: Mapping[str, Value]) -> dict[str, frozenset[str]]:
-        """Of the nodes that a setting leaves out those in each further state; of several states the first counts."""
+        """The left-out nodes of a setting that are in each further state; if a node has several, the first counts."""
         free, found = self.decode(values), {}
         for state, toggles in self.further_toggles.items():
             chosen = [toggle.nodes for toggle in toggles if values.get(toggle.name)]

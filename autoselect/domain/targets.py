@@ -17,7 +17,7 @@ Refuser = Literal["compiler", "runtime"]
 
 
 class Precision(str, Enum):
-    """In what an op computes."""
+    """The precision in which an op computes."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -28,7 +28,7 @@ class Precision(str, Enum):
 
 
 class Place(str, Enum):
-    """Where an op runs."""
+    """The place where an op runs."""
 
     ACCELERATOR = "accelerator"
     HOST = "host"
@@ -230,17 +230,17 @@ class Target:
 
     @property
     def compilers(self) -> tuple[Target, ...]:
-        """Those of them that have a compiler."""
+        """The chips that have a compiler."""
         return tuple(chip for chip in self.chips if chip.compiler is not None)
 
     @property
     def asked(self) -> tuple[Target, ...]:
-        """Those of them whose compiler says of each op if the accelerator takes it, and no list of kernels does."""
+        """The chips whose compiler says of each op if the accelerator takes it, in place of a list of kernels."""
         return tuple(chip for chip in self.chips if isinstance(chip.compiler, LitertPlugin))
 
     @property
     def spilling(self) -> tuple[Target, ...]:
-        """Those of them whose own memory is too small for mixes of the model at hand."""
+        """The chips whose own memory is too small for mixes of the model at hand."""
         return tuple(chip for chip in self.chips if chip.spills)
 
     @property

@@ -59,7 +59,7 @@ def in_source_order(outputs: Iterable[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 
 _INDICES = frozenset({"bool", "int32", "int64", "uint32", "uint64"})
-"""Not types of a quantized output, so that all candidates of a model agree."""
+"""Types that no quantized output has; so all candidates of a model agree on the order."""
 
 
 def _number(key: str) -> int:

@@ -93,7 +93,7 @@ def nodes_behind(graph: Graph, nodes: Sequence[Node], places: Mapping[int, int],
 
 
 def _join_writers(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
-    """For each node's index that of the first node of its unit."""
+    """The index of the first node of each node's unit, by the node's index."""
     producers, readers = graph.producers(), graph.consumers()
     leaders: dict[int, int] = {}
     for node in nodes:
@@ -107,7 +107,7 @@ def _join_writers(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
 
 
 def _join_readers(graph: Graph, nodes: Sequence[Node], leaders: Mapping[int, int]) -> dict[int, int]:
-    """For each unit of nothing but movers the unit that alone reads it, later ones first."""
+    """The single reading unit of each unit that only moves values, later units first."""
     members: dict[int, list[Node]] = {}
     for node in nodes:
         members.setdefault(leaders[node.index], []).append(node)

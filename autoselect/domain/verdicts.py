@@ -61,7 +61,7 @@ class Verdict:
 
     @property
     def cost(self) -> float:
-        """All of it, in the target's unit."""
+        """The whole cost: accelerator, host, crossings and pieces, in the target's unit."""
         return self.accelerator_cost + self.host_cost + self.crossing_cost + self.piece_cost
 
     @property
@@ -70,14 +70,14 @@ class Verdict:
         return sum(p.place in (Place.HOST, Place.NOWHERE) for p in self.placements)
 
     def refused(self, by: Refuser | None = None) -> tuple[int, ...]:
-        """Indices of the ops because of which the model is refused; by one of the two, or by any."""
+        """Indices of the ops because of which the model is refused, by this refuser or by any."""
         return tuple(
             i for i, p in enumerate(self.placements) if p.refused_by is not None and by in (None, p.refused_by)
         )
 
 
 def precision_of(op: Op) -> Precision | None:
-    """In what an op computes; None for shapes, indices and booleans. Eight bits, signed or not, are one precision."""
+    """The precision in which an op computes; None for shapes, indices and booleans. Signed or not, 8 bits are one."""
     return _PRECISIONS.get(op.kind)
 
 
@@ -275,7 +275,7 @@ _ANY_STRIDE = frozenset({"CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"})
 
 
 def _side(op: Op, graph: Graph, placement: Placement) -> bool | None:
-    """For the partition: True for the accelerator, None for what cuts nothing."""
+    """The side of a partition that an op is on: True for the accelerator, None for an op that cuts nothing."""
     if placement.place is Place.EITHER or is_interface(op, graph):
         return None
     return placement.place is Place.ACCELERATOR

@@ -82,7 +82,7 @@ def all_integer(float_ops: float | None) -> str:
 
 
 def whole_model(float_ops: float | None) -> str:
-    """The same in a sentence: ``all-integer model``, ``integer model with 2 float ops``."""
+    """What such a model is called in a sentence: ``all-integer model``, ``integer model with 2 float ops``."""
     return f"integer model with {counted(round(float_ops), 'float op')}" if float_ops else "all-integer model"
 
 

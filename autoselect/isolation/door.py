@@ -15,7 +15,7 @@ DEFAULT_TIMEOUT_SECONDS = 900.0
 
 
 def busy_with(workers: int) -> int:
-    """As many candidates as keep so many workers busy: told in their order, quick ones wait for slow ones."""
+    """How many candidates keep so many workers busy: results are taken in order, so quick ones wait for slow ones."""
     return workers if workers <= 1 else 2 * workers
 
 

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 MOST_WORKERS = 8
-"""More would start trials that know little of each other's outcome."""
+"""Most workers. More would start trials that know little of each other's outcome."""
 _MEMORY_EACH = 1.5e9
 """Bytes, of a worker that has imported TensorFlow and runs an ordinary model."""
 _OF_MODEL = 15
 """Bytes beside that for each byte of the model: a worker keeps whole builds of it, and sums of products of its layers'
 inputs. Of ResNet-50 (102 MB) the largest worker took 2.3 GB."""
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""Of the container, if this is one."""
+"""File with the memory limit of the container, if this is one."""
 
 
 def default_workers(model_bytes: int = 0) -> int:

@@ -126,7 +126,7 @@ class WorkerPool:
 
     @property
     def are_here(self) -> bool:
-        """They see this machine's files and modules."""
+        """True: the processes see this machine's files and modules."""
         return True
 
     def slots(self, asked: int) -> int:

@@ -43,7 +43,7 @@ class Grouping:
 
     @property
     def evenness(self) -> float:
-        """So many groups of one size tell as much as one of these: Kish's effective sample size by their number.
+        """How much the groups tell, as a share of what as many groups of one size tell: Kish's effective sample size.
 
         Kish, *Survey Sampling*, 1965, section 11.7.
         """

@@ -15,7 +15,7 @@ from autoselect.scoring.metric_base import Metric, Row, as_matrix
 
 _RESAMPLES = 1000
 _COSTLY_RESAMPLES = 200
-"""For user functions, whose cost is unknown."""
+"""Resamples of user functions, whose cost is unknown."""
 
 
 def confidence_interval(

@@ -27,13 +27,13 @@ Rows = Sequence[Row] | np.ndarray
 _TAIL = 0.05
 """Intervals and bounds hold with a confidence of 95 %."""
 _SEED = 0
-"""Of groups and resamples."""
+"""Seed of groups and resamples."""
 _GROUPS = 200
 """At most so many pseudo-values, each of a group of samples, since each takes a score."""
 _ROUNDING = 1e-9
 """Differences of so small a share of the rows' range are none: pseudo-values are sums of large numbers."""
 _MOST_SAMPLES = 1e12
-"""More samples than this are no answer."""
+"""Most samples that are an answer."""
 _REMEMBERED = 64
 """Models whose pseudo-values are remembered; the members of most fronts are fewer."""
 _LATELY: dict[tuple[Metric, tuple[int, ...], bytes], np.ndarray] = {}

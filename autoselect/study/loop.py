@@ -256,17 +256,20 @@ class SearchLoop:
     def _submit(self, job: Callable[..., Any], *arguments: object) -> Future[Any]:
         return self._pool.submit(job, self._root, *arguments, timeout_seconds=self._settings.trial_timeout)
 
-    def _rivals(self, recipe: Recipe, known: int) -> list[str]:
-        """Of the first so many scored ones those that are most like this one: their errors are nearly its own."""
-        unlike = {sha: len(recipe.nodes_unlike(other)) for sha, other in islice(self._recipes.items(), known)}
+    def _rivals(self, recipe: Recipe, count: int) -> list[str]:
+        """The candidates most like this one, among the first ``count`` scored; their errors are nearly its own."""
+        unlike = {sha: len(recipe.nodes_unlike(other)) for sha, other in islice(self._recipes.items(), count)}
         return sorted(unlike, key=lambda sha: unlike[sha])[:_RIVALS]
 
-    def _goal(self, built: build_jobs.BuildReply, known: int) -> float | None:
-        """The score with which this candidate would add so much to the front of the first so many scored ones.
+    def _goal(self, built: build_jobs.BuildReply, count: int) -> float | None:
+        """The score this candidate needs to enlarge the hypervolume of the front by ``min_gain``.
 
-        The front is of those that keep the user's limits. None if none does: then any may be what to ship.
+        The front is that of the first ``count`` scored candidates that keep the user's limits.
+
+        Returns:
+            None if no candidate keeps the limits: then any candidate may be the one to ship.
         """
-        scored = list(islice(self._known.values(), known))
+        scored = list(islice(self._known.values(), count))
         rivals = self._feasible(scored)
         if not rivals:
             return None
@@ -284,7 +287,7 @@ class SearchLoop:
         return self._yardstick.score(min(worth, limit) if limit is not None and keeps_it else worth)
 
     def _feasible(self, scored: Sequence[Scores]) -> list[Scores]:
-        """Those that keep all limits; where none keeps that of the drop, those that keep the others."""
+        """The candidates that keep all limits; if none keeps the limit of the drop, those that keep the others."""
         passed = [self._yardstick.violations(s) for s in scored]
         within = [s for s, v in zip(scored, passed, strict=True) if max(v["max_size"], v["max_penalty"]) <= 0.0]
         feasible = [s for s, v in zip(scored, passed, strict=True) if max(v.values()) <= 0.0]
@@ -296,10 +299,10 @@ class SearchLoop:
         return np.column_stack([losses, self._stepped([s.costs for s in scored])])
 
     def _loss_to_lower(self, built: build_jobs.BuildReply, rivals: Sequence[Scores]) -> float:
-        """The loss with which a candidate may cost less than the recommended one; minus infinity if with none.
+        """The largest loss with which a candidate may still become the recommended one; minus infinity if none can.
 
-        The volume does not tell: where only what is nearly all float keeps the allowed drop, it is hardly any. The
-        first that keeps it need only cost less than float.
+        The hypervolume does not show this. If only nearly all-float models keep the allowed drop, a recommendation
+        gains hardly any volume. The first candidate that keeps the drop need only cost less than float.
         """
         bounded = [s.standing for s in rivals if math.isfinite(s.drop_bound)]
         if not bounded:

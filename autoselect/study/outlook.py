@@ -53,7 +53,7 @@ _PROBED_FURTHER = 1 / 3
 _FORECASTS_OF_ASK, _FORECASTS_TIMED = 75, 4
 """Forecasts of one ask (``experiments/cost``: 73 and 77 with 40 and 120 units), and how many are timed."""
 _SECONDS_OF_MAC = 2e-9
-"""Of LiteRT's own 16-bit convolutions, see :mod:`autoselect.tflite.wide_kernels`."""
+"""Seconds that LiteRT's own 16-bit convolutions take for each MAC, see :mod:`autoselect.tflite.wide_kernels`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -180,7 +180,7 @@ class _Whole:
 
     @property
     def paces(self) -> tuple[float, float, float]:
-        """To build, to score, of one inference, in seconds."""
+        """Seconds to build, to score, and of one inference."""
         return self.build, self.score, self.inference
 
 

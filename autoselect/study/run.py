@@ -306,7 +306,7 @@ class _Search:
         return self._late()
 
     def _late(self) -> str | None:
-        """Why there is no time for anything more; None where there is."""
+        """Why there is no time for anything more; None if there is."""
         limit = self.settings.timeout
         if limit is None or self.clock.elapsed() < limit:
             return None
@@ -527,7 +527,7 @@ def warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:
 
 
 def _remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: Listener) -> Case:
-    """The same, and the manifest is told."""
+    """The case with further warnings, of which the user and the manifest are told."""
     manifest = folder.read_manifest()
     folder.write_manifest({**manifest, "warnings": list(dict.fromkeys([*manifest["warnings"], *remarks]))})
     return warned(case, remarks, listener)
@@ -585,7 +585,7 @@ def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | Non
 
 
 def _may_race(request: Request) -> bool:
-    """Only of a metric that is a mean over samples does a part say something of the whole.
+    """Whether candidates may race: the metric is a mean over samples, so that a part says something of the whole.
 
     An evaluator must be able to score a part; whether its score is a mean is seen when the race begins.
     """

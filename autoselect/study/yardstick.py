@@ -31,7 +31,7 @@ class Yardstick:
 
     @property
     def rule(self) -> Rule:
-        """By which a candidate is recommended."""
+        """The rule by which a candidate is recommended."""
         return Rule(
             allowed_drop=self.allowed_drop,
             float_penalty=self.float_penalty,

@@ -18,7 +18,7 @@ Sample = Mapping[str, np.ndarray]
 MOST_ROUNDING = 1e-5
 """What outputs of equal models are apart, see :func:`difference`: sums of float32 in another order."""
 _MOST_AMPLIFIED = 1e-3
-"""The same where a model amplifies it: deep ones, and differences of large values."""
+"""How far outputs of equal models are apart if they amplify rounding: deep models, differences of large values."""
 _TIMES_KERNELS = 4.0
 """Two roundings of one model are alike to this factor."""
 

@@ -26,9 +26,9 @@ FOLDER = "/data/local/tmp"
 TOOL = f"{FOLDER}/benchmark_model"
 
 FEWEST_ROUNDS = 6
-"""Of which the slowest and the fastest bound a median with 95 % confidence."""
+"""Fewest rounds: the slowest and the fastest of them bound a median with 95 % confidence."""
 ROUNDS = 9
-"""The fewest whose interval does not hang on the slowest and the fastest."""
+"""Rounds of a measurement: the fewest whose interval does not hang on the slowest and the fastest."""
 
 Statistic = Literal["median", "mean"]
 

@@ -154,7 +154,7 @@ class Runner:
         return self.step(inputs)
 
     def listed(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """As a call, but in the order of the file."""
+        """The outputs for one sample, in the order of the file."""
         found = self(inputs)
         return [found[spec.key] for spec in self.outputs]
 

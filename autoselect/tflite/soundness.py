@@ -13,11 +13,11 @@ from autoselect.tflite.schema_types import Indices, Model, SubGraph, Tensor
 from autoselect.tflite.unpacking import TENSORS, Tables, field
 
 ENTRY_BYTES = 4
-"""An entry of a vector takes at least as many in the file."""
+"""Fewest bytes that an entry of a vector takes in the file."""
 MOST_TEXT_BYTES = 1 << 30
-"""Of all names together, for a file that is smaller."""
+"""Most bytes of all names together, unless the file itself is larger."""
 MOST_ELEMENTS = 1 << 40
-"""Of one tensor."""
+"""Most elements of one tensor."""
 _ODD_SIZES = frozenset({"STRING", "RESOURCE", "VARIANT", "INT4", "INT2", "UINT4"})
 _DTYPES = {code: name for name, code in vars(schema.TensorType).items() if isinstance(code, int)}
 _ITEM_BYTES = {"BOOL": 1, "BFLOAT16": 2, "FLOAT8_E4M3FN": 1, "FLOAT8_E5M2": 1}

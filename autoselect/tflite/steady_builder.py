@@ -44,7 +44,7 @@ class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
 
     @property
     def layouts(self) -> list[tuple[int, ...]]:
-        """Of the tables so far: for each kind of table, where its fields lie."""
+        """The layout of each kind of table so far: the offsets of its fields."""
         return list(self.vtables)
 
     def write_data(self, data: np.ndarray) -> int:

@@ -16,7 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.tflite.schema_types import Buffer, Model, Operator, SubGraph, Tensor
 
 _FIELDS = 16
-"""More than a table here has."""
+"""Fields that are read of a table: more than any table here has."""
 _HALVES = tuple(struct.Struct(f"<{count}H") for count in range(_FIELDS + 1))
 _I32, _U32, _U64 = (struct.Struct(code).unpack_from for code in ("<i", "<I", "<Q"))
 _I8, _U8 = (struct.Struct(code).unpack_from for code in ("<b", "<B"))

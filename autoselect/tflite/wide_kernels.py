@@ -93,7 +93,7 @@ def stand_in(content: bytes) -> bytes:
 
 
 def _stand_in(model: fb.Model) -> bytes:
-    """The same of a parsed file, which becomes what stands in."""
+    """The file that stands in for a parsed model, which is changed for it."""
     graph = model.subgraphs[0]
     floats: dict[int, int] = {}
     codes = {name: len(model.operatorCodes) + place for place, name in enumerate(fb.CONVERSIONS)}

@@ -130,7 +130,7 @@ def _restored_front(
     root: Path,
     pool: Workers,
 ) -> tuple[list[TrialRecord], bool, dict[str, str]]:
-    """As :func:`front_of`, of those that can be built again, and why others cannot, by id."""
+    """The front of the trials that can be built again, see :func:`front_of`; and by id, why the others cannot."""
     lost = dict[str, str]()
     while True:
         front, feasible = front_of([r for r in records if r.id not in lost], objectives, yardstick, link)

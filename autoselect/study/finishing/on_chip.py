@@ -55,11 +55,11 @@ class OnChip:
 
     @property
     def unlike_cpu(self) -> dict[str, Emulated]:
-        """Those that score otherwise on the chip than on the CPU, by id."""
+        """The members that score otherwise on the chip than on the CPU, by id."""
         return {key: one for key, one in self.emulated.items() if one.differs(self.allowed_drop)}
 
     def summary(self) -> dict[str, Any]:
-        """As plain values."""
+        """The results as plain values, for ``summary.json``."""
         return {
             "chip": self.chip,
             "members": {

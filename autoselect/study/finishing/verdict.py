@@ -84,7 +84,7 @@ class Findings:
         return f"costs {'an accelerator' if self.accelerated else 'the target'}"
 
     def strays(self, count: int) -> str:
-        """So many ops off the accelerator: those that its compiler leaves, else those that compute in float."""
+        """A count of ops that the accelerator does not run, in words: ops that its compiler leaves, or float ops."""
         if self.chip:
             return f"{counted(count, 'op') if count else 'no op'} left on the CPU"
         return counted(count, "float op") if count else "no float op"
@@ -234,7 +234,7 @@ def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: b
 
 
 def _contradicted(found: Findings, own: Scores) -> list[str]:
-    """That held-out samples contradict what the search samples recommend; empty if they do not."""
+    """The sentence that held-out samples contradict what the search samples recommend; empty if they do not."""
     if not found.contradicted:
         return []
     first, limit = found.contradicted[0], asked(found.yardstick.allowed_drop, found.metric)

@@ -54,9 +54,9 @@ BELOW = 3.0
 
 # What like candidates lose beyond that (likeness).
 ALIKE_SHARES = (0.5, 0.9)
-"""Of the variance of what the link leaves over, one of these is what like candidates have in common."""
+"""Shares of the link's residual variance that alike candidates may have in common; the likelier one is taken."""
 CLEARLY = 4.0
-"""So much more log likelihood than chance has."""
+"""Log likelihood by which alikeness must explain residuals better than chance does."""
 FURTHEST_LEFT = 3.0
 """Spreads; one loss beyond that counts as that far."""
 
@@ -76,7 +76,7 @@ CLIMBED = 2
 FLIPPED = 32
 """Neighbours that are weighed at each step of a climb, drawn at random where there are more."""
 LARGE = 256
-"""With so many units or more, half as many of all these: forecasting a proposal takes longer on larger graphs."""
+"""From this count of units on, all counts above are halved: forecasts take longer on larger graphs."""
 POOL = 1200
 """Proposals that are weighed at an ask, at most; the better half stays when there are more."""
 PARENTS = 40
@@ -84,7 +84,7 @@ PARENTS = 40
 PART_NOISE = 0.1
 """Deviation of a log divergence that half of the samples gave; none where all were run."""
 ENUMERATED = 12
-"""With at most so many units all sets are proposals."""
+"""Up to this count of units all sets of units are proposals."""
 OPENING = (0.25, 0.5, 0.75)
 """Shares of the units, most sensitive first, that the first candidates leave out; and of what members of the front
 leave out, noisiest first, that are tried in the last state."""

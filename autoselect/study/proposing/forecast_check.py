@@ -46,7 +46,7 @@ class ForecastCheck:
 
 
 _TOLD = 3
-"""So many differences are named."""
+"""How many differences a message names."""
 
 
 def unlike_forecasts(records: Sequence[TrialRecord]) -> list[TrialRecord]:

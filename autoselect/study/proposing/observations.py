@@ -102,7 +102,7 @@ class Reader:
         return replace(_of_partial(self.mask(recipe), record.partial), split=self._split(recipe))
 
     def told(self, records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Seen]]:
-        """All candidates with scores, or part of one, in order."""
+        """All candidates with a score, or with one on part of the samples, in order."""
         pairs = [(record, self.seen(record)) for record in records if record.scores or record.partial]
         known = [(record, seen) for record, seen in pairs if seen is not None]
         return list(zip([record for record, _ in known], with_divergences([seen for _, seen in known]), strict=True))
@@ -178,7 +178,7 @@ def log_divergence(found: Scores | Partial) -> float:
 
 
 def with_divergences(seen: Sequence[Seen]) -> list[Seen]:
-    """The same for an evaluator's search, with losses and divergences that have learned from each other.
+    """The observations of an evaluator's search, with losses and divergences that have learned from each other.
 
     An evaluator shows no outputs: divergences are then of a few samples other than those that its score is of, whose
     noise is not known. Either says something of what the other will be on samples not seen yet.
@@ -196,7 +196,7 @@ def with_divergences(seen: Sequence[Seen]) -> list[Seen]:
 
 
 def _with_losses(seen: Sequence[Seen]) -> list[Seen]:
-    """The same; if no divergence is known (in an Optuna study of your own), the loss stands in for it."""
+    """The observations. If no divergence is known (in an Optuna study of your own), the loss stands in for it."""
     losses = [s.loss for s in seen if s.loss is not None]
     if not losses or any(not math.isnan(s.log_divergence) for s in seen):
         return list(seen)

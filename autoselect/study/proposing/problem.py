@@ -25,7 +25,7 @@ NO_RULE = Rule(allowed_drop=math.inf, float_penalty=1.0, float_size_bytes=1.0)
 NOTHING_FURTHER: Mapping[str, frozenset[str]] = {}
 
 FORECASTS_KEPT = 4096
-"""So many forecasts are remembered: more than a sampler's pool and all that it has seen."""
+"""Forecasts that are remembered: more than a sampler has in its pool and among its trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

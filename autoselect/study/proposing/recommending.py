@@ -53,7 +53,7 @@ class Recommending:
         return cls(problem, costs, bounds, min([exact, *expected]), likeness)
 
     def lowering(self, masks: Sequence[Mask], belief: Belief) -> np.ndarray:
-        """By how much each candidate is expected to lower what the recommended one costs, shape (n,)."""
+        """How much less each candidate is expected to cost than the recommended one, shape (n,), at least 0."""
         prices = np.array(_prices(self.problem, self.costs, masks))
         within = np.array([self.problem.within_limits(mask) for mask in masks])
         less = np.maximum(self.least - prices, 0.0)

@@ -27,7 +27,7 @@ from autoselect.study.proposing.surrogate import Surrogate, learn, one_thread
 _Weighed = Callable[[Sequence[Mask]], tuple[list[Mask], np.ndarray]]
 _FAR = 1e3
 _BARRED = 2.0
-"""More than any gain, in units of the corner's volume."""
+"""Taken off the gain of barred candidates: more than any gain, in units of the corner's volume."""
 
 
 class SurrogateProposer:
@@ -231,7 +231,7 @@ class _Ask:
         return [] if enough or not others else [np.array([0.0, *(cost[0] for cost in self._costs.expected([end]))])]
 
     def _believed(self, masks: Sequence[Mask]) -> np.ndarray:
-        """Where the surrogate expects candidates to lie, in units of the corner."""
+        """The points at which the surrogate expects candidates, in units of the corner, shape (n, n_objectives)."""
         if not masks:
             return np.zeros((0, len(self._corner)))
         belief = self._surrogate.believe(masks)
@@ -267,7 +267,7 @@ class _Ask:
         return chosen if gain >= constants.LEAST_LOWERED else None
 
     def _lowering(self, masks: Sequence[Mask]) -> tuple[list[Mask], np.ndarray]:
-        """As :meth:`_weighed`, with how much each lowers that penalty."""
+        """The masks that are new, and how much each is expected to lower what the recommended candidate costs."""
         fresh = self._fresh(masks)
         if not (fresh and self._recommending):
             return [], np.zeros(0)
@@ -279,7 +279,7 @@ class _Ask:
         return [m for m in held if self._owner._is_new(m, self._taken, self._keys)]
 
     def further(self, chosen: Mask, count: int) -> tuple[Mask, ...]:
-        """So many more of the best proposals, each chosen as if those before it were under way."""
+        """The next best ``count`` proposals, each chosen as if those before it were under way."""
         found = [chosen]
         for _ in range(count):
             self._taken, self._keys = self._taken | {found[-1]}, self._keys | {self._problem.key(found[-1])}

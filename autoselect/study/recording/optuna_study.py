@@ -70,7 +70,7 @@ class Journal(JournalFileBackend):
 STUDY_NAME = "autoselect"
 
 _NO_SAMPLER = optuna.samplers.RandomSampler(0)
-"""Of a trial whose recipe is known, so that nothing is drawn."""
+"""Sampler of trials whose recipe is known: nothing is drawn."""
 
 MOST_PARAMETERS = 256
 """With more choices than these the study keeps a candidate's recipe and no parameters.

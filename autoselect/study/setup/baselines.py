@@ -68,7 +68,7 @@ def baselines(
     def made(
         name: str, nodes: frozenset[str], wide: frozenset[str] = nothing, *, repairs: Repairs, **others: Any
     ) -> Baseline:
-        """One of these nodes left out, as far as pins allow; a pinned all-integer model is not called all-integer."""
+        """A baseline that leaves these nodes out, as far as pins allow; if they do not, the name says so."""
         pinned = space.pin(nodes)
         return Baseline(
             name=name if pinned == nodes else f"{name}_pinned",

@@ -167,7 +167,7 @@ def judged(graph: Graph, target: Target, runtime: Runtime | None) -> Judged:
 
 
 def repairs_that_act(repairs: Repairs, kinds: Sequence[str], layers: LayerTable, io_type: IoType) -> Repairs:
-    """Those of a candidate's repairs that change its bytes; candidates that share the rest are equal once built."""
+    """The repairs of a candidate that change its bytes; candidates that differ in other repairs are built alike."""
     if io_type != "float32":  # Inputs are rounded to 8 bits, by a range that repairs may choose.
         return repairs
     bare = {node.name for node, kind in zip(layers.nodes, kinds, strict=True) if kind in ("float", "folded")}

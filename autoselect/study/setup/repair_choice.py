@@ -48,11 +48,11 @@ equalization changes the weights that are rounded, and what biases make good nee
 not help at first is tried again with what was chosen."""
 
 TRIED_IN_16_BITS = tuple(step for step in TRIED if step is not _RANGES)
-"""The same for 16-bit nodes, whose ranges no repair changes."""
+"""Steps of the choice for 16-bit nodes, whose ranges no repair changes."""
 
 DECIDING_SAMPLES = 16
 _WORTH = 0.95
-"""A repair must leave no more than this share of the price: less is within what other samples would say."""
+"""A repair must lower the price to this share of it at least: other samples may undo a smaller change."""
 
 _SURE = 2.0
 """Standard errors of a paired difference by which a score must change for the change to be beyond doubt."""
@@ -62,11 +62,11 @@ _NOTICED = 0.1
 With many samples, or a metric of little noise, any fall is sure."""
 
 _LEFT_OUT = (0.0, 0.5)
-"""Shares of the nodes, by rmse/scale, that the models leave out by which repairs are judged. What ruins the all-integer
+"""Repairs are judged on models that leave out these shares of the nodes, by rmse/scale. What ruins the all-integer
 model may hide what a repair does for all others."""
 _LEFT_OUT_NEAR_FLOAT = 0.75
-"""The same by SQNR, for candidates near float: where several nodes each ruin the answer alone, all models with many
-integer nodes are wrong, and nothing can be seen on them."""
+"""Share of the nodes, by SQNR, that the model for candidates near float leaves out. If several nodes each ruin the
+answer alone, all models with many integer nodes are wrong, and they show nothing."""
 
 
 class _StandIn(NamedTuple):

@@ -28,10 +28,10 @@ RUNGS = 8
 """Choices of levels that candidates may have beside all 8 bits. Each takes whole builds of its own."""
 
 _BETWEEN = 6
-"""Bits that are measured beside the fewest and 8; what lies between follows."""
+"""Bits that are measured beside the fewest and 8; figures of other numbers of bits follow from these."""
 
 COLUMNS = ("node", "bits", "weights", "packed_bytes", "noise", "measured", "rungs")
-"""Of ``weight_levels.csv``."""
+"""Columns of ``weight_levels.csv``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
