@@ -36,8 +36,13 @@ def forecasts() -> str:
 
 def _searched(model: str, limit: float, by: str) -> pd.DataFrame:
     """A row for each seed that has such a member."""
-    rows = pd.read_csv(RESULTS / "searches.csv")
-    return rows[(rows["model"] == model) & (rows["limit"] == limit) & (rows["by"] == by)].sort_values("seed")
+    rows = _results("searches.csv")
+    return rows[(rows["model"] == model) & (rows["limit"] == limit) & (rows["by"] == by)]
+
+
+def _results(name: str) -> pd.DataFrame:
+    """Rows of a file of results, by seed."""
+    return pd.read_csv(RESULTS / name).sort_values("seed", kind="stable")
 
 
 def _unit(model: str) -> str:
@@ -63,8 +68,7 @@ def _seeds(rows: pd.DataFrame) -> str:
 def searches() -> str:
     """The smallest members that keep a limit."""
     shown = []
-    for (model, limit, by), rows in pd.read_csv(RESULTS / "searches.csv").groupby(["model", "limit", "by"]):
-        rows = rows.sort_values("seed")
+    for (model, limit, by), rows in _results("searches.csv").groupby(["model", "limit", "by"]):
         share = listed(100 * rows["share_of_int8"], 0, " %")
         shown.append([NAMES[model], _limit(model, limit), WAYS[by], _seeds(rows), share, _loss(model, rows)])
     head = ["model", "limit", "by", "seeds", "share of all-int8's compiled file", "loss on unseen samples (95 %)"]
@@ -74,9 +78,8 @@ def searches() -> str:
 def packed_in_4_bits() -> str:
     """The smallest members whose weights may be stored in 4 bits."""
     shown = []
-    results = pd.read_csv(RESULTS / "four_bits.csv")
+    results = _results("four_bits.csv")
     for (target, model, limit, by), rows in results.groupby(["target", "model", "limit", "by"]):
-        rows = rows.sort_values("seed")
         same = ", ".join(sorted({f"{count:.0f} of 50" for count in rows["equal_in_tflm"].dropna()}))
         share = listed(100 * rows["share_of_int8"], 0, " %")
         shown.append([target, NAMES[model], _limit(model, limit), WAYS[by], share, _loss(model, rows), same])
