@@ -1,4 +1,4 @@
-"""What every test shares: a quiet TensorFlow, the folder of real models, and Ctrl-C."""
+"""What every test shares: a quiet TensorFlow, the folder of real models, a browser, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from autoselect.study.setup import repeatability
 
 if TYPE_CHECKING:
     import nursery
+    from playwright.sync_api import Browser
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -48,6 +50,32 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real models at {folder}; set AUTOSELECT_REAL_DATA")
     return folder
+
+
+NEEDED = "AUTOSELECT_NEEDS_BROWSER"
+"""Where this is set, as in CI, a missing browser is a failure."""
+
+
+def _missing(reason: str) -> None:
+    text = f"{reason} Install it with `apt-get install chromium` and `pip install playwright`."
+    if os.environ.get(NEEDED):
+        pytest.fail(f"{NEEDED} is set, but {text}")
+    pytest.skip(text)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("Playwright is not installed.")
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        _missing("no Chromium was found.")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield found
+        found.close()
 
 
 @pytest.fixture(scope="session")

@@ -25,12 +25,10 @@ def what_if(
         typer.Option(
             "--from",
             metavar="NAME",
-            help="What to change: a pick, int8, int16, hybrid, float, an id of trials.csv, or the number of a trial.",
+            help="What to change: a pick, int8, int16, hybrid, float, an id of trials.csv, the number of a trial, or a "
+            "recipe file (.json).",
         ),
     ] = "recommended",
-    recipe: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A recipe to change instead, a JSON file.")
-    ] = None,
     deny: Annotated[
         Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Leave it out of integers: hybrid or float.")
     ] = None,
@@ -72,7 +70,7 @@ def what_if(
         changes["repairs"] = [name for name in repairs if name != "none"]
     with results_only_on_stdout():
         run = load_run(directory)
-        asked = start if recipe is None else read_recipe(recipe)
+        asked = read_recipe(Path(start)) if start.endswith(".json") else start
         found = run.what_if(asked, **changes, target=target)
         before = run.what_if(asked, target=target)
         scored = found.score(evaluation) if score or evaluation is not None else None

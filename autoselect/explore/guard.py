@@ -87,7 +87,10 @@ class Guard:
         return _is_equal(given, self._token)
 
 
-_ON = '<!doctype html><meta charset="utf-8"><title>autoselect</title><meta http-equiv="refresh" content="0; url=/">'
+_ON = (
+    '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><title>autoselect</title>'
+    '<meta http-equiv="refresh" content="0; url=/">'
+)
 
 _ALWAYS = [
     (b"cache-control", b"no-store"),

@@ -51,7 +51,7 @@ class Orders:
             size = model.stat().st_size
             return {"says": f"Built: {size:,} bytes.", "size_bytes": size, "file": model.name}
 
-        arguments = ["what-if", self._run, f"--recipe={path}", f"--build={model}", "--json"]
+        arguments = ["what-if", self._run, f"--from={path}", f"--build={model}", "--json"]
         return Job(kind="build", name=name, arguments=lambda: arguments, told=told, file=model)
 
     def _score(self, name: str, recipe: Recipe, path: Path) -> Job:

@@ -38,6 +38,7 @@ from autoselect.study.what_if.workshop import Workshop
 Row = dict[str, Any]
 
 _MOST_MOVES = 8
+_HOW = "A score tells."
 _OF_NO_MODEL = frozenset({"trials", "timeout", "workers"})
 """Settings that say nothing of what candidates are made of."""
 _FIGURES = ("short", "index", "error", "buys", "macs", "cure")
@@ -114,7 +115,7 @@ class Session:
         with self._lock:
             answer = self._answer(asked)
             found: Row = plain(
-                {**answer.as_dict(), "sentences": answer_sentences(answer), "graph": self._graph_row(answer)}
+                {**answer.as_dict(), "sentences": answer_sentences(answer, _HOW), "graph": self._graph_row(answer)}
             )
             return found
 

@@ -56,6 +56,13 @@ def test_a_recipe_becomes_a_trial(folder: Path) -> None:
     assert kept_case.kept_units(RunFolder(folder)) == before
 
 
+def test_what_probes_told_stays_known(folder: Path) -> None:
+    before = kept_case.kept_units(RunFolder(folder))
+    assert before[0]
+    autoselect.resume(folder, progress=False)  # There is nothing left to do.
+    assert kept_case.kept_units(RunFolder(folder)) == before
+
+
 def test_a_good_one_joins_the_front(folder: Path) -> None:
     """The float model in all but one node is better than nearly all, and dearer."""
     run = autoselect.load_run(folder)
@@ -123,7 +130,7 @@ def test_the_command_line_takes_recipe_files(folder: Path, tmp_path: Path) -> No
     events = [json.loads(line) for line in done.stdout.splitlines()]
     (trial,) = [event for event in events if event["event"] == "trial"]
     assert trial["origin"] == "user"
-    asked = CliRunner().invoke(app, ["what-if", str(folder), "--recipe", str(path), "--json"])
+    asked = CliRunner().invoke(app, ["what-if", str(folder), "--from", str(path), "--json"])
     assert json.loads(asked.stdout)["trial"] == trial["number"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 HEADER = {"X-Autoselect": "1"}
-SECONDS = 180.0
+SECONDS = 300.0
 """A job imports TensorFlow, calibrates and does the held-out check, maybe beside many other tests."""
 
 

@@ -14,6 +14,7 @@ import pytest
 from asked_page import Asked
 
 import autoselect
+from autoselect.cases.ingredients import LIVE
 from autoselect.explore.jobs import Job, Jobs
 
 CHANGES = {"deny": ["SOFTMAX"], "in_float": ["MEAN"]}
@@ -161,16 +162,23 @@ def test_a_change_by_another_process_is_seen(page: Asked, worked: Mapping[str, A
     assert page.ask("int8", deny=["MEAN"])["trial"] is not None
 
 
-def test_a_model_that_cannot_be_built_is_told(copied: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The search samples are gone since; the page stays, and so does the run."""
+LOST = {
+    "gone since": ("nobody.knows:samples", "nobody"),
+    "of the search's process alone": (LIVE, "was started with a live evaluation. Pass it again"),
+}
+
+
+@pytest.mark.parametrize(("source", "words"), LOST.values(), ids=LOST)
+def test_a_model_that_cannot_be_scored_is_told(copied: Path, source: str, words: str) -> None:
+    """The search samples are not there; the page stays, and so does the run."""
     manifest = json.loads((copied / "manifest.json").read_text())
-    manifest["sources"]["evaluation"] = "nobody.knows:samples"
+    manifest["sources"]["evaluation"] = source
     (copied / "manifest.json").write_text(json.dumps(manifest))
     before = (copied / "trials.csv").read_bytes()
     with autoselect.load_run(copied).explore(browser=False) as served, Asked(served.url) as page:
         job = page.waited(page.order("score", "int8", changes=CHANGES))
         assert job["state"] == "failed"
-        assert "nobody" in job["error"]
+        assert words in job["error"]
         assert "Traceback" not in job["error"]
         assert page.ask("int8")["size_bytes"] > 0
         assert page.client.get(f"/api/jobs/{job['id']}/file").status_code == 404

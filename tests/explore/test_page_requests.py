@@ -253,6 +253,15 @@ def test_a_state_without_a_kernel_is_told(page: Asked, nodes: list[dict[str, Any
     assert told["nodes"][bare["name"]] == "float"
 
 
+def test_sentences_are_those_of_a_page(page: Asked, nodes: list[dict[str, Any]]) -> None:
+    strange = page.ask("int8", repairs=["equalization"])
+    assert (
+        "Nobody knows what it loses: the search did not try these repairs together. A score tells."
+        in strange["sentences"]
+    )
+    assert not any("--" in sentence for sentence in strange["sentences"])
+
+
 def test_there_is_nothing_else(page: Asked) -> None:
     for method, path, status in [
         ("GET", "/api/none", 404),

@@ -128,6 +128,31 @@ def test_a_killed_server_leaves_the_run_whole(copied: Path, stage: str) -> None:
     assert "heldout" in found.front.columns[found.front.notna().any()].str.cat(sep=" ")
 
 
+@pytest.mark.slow
+def test_a_killed_search_goes_on(copied: Path) -> None:
+    """Its pins were for its own trials: what is left of them is proposed freely."""
+    run = autoselect.load_run(copied)
+    before, node = len(run.trials), next(iter(run.what_if("int8").nodes))
+    with served(copied) as (process, page):
+        id_ = page.order("search", pins={"keep_int": [node]}, trials=30)
+        page.waited(id_, lambda job: job["progress"] == "trials" and (job["share"] or 0.0) > 0.0)
+        process.kill()
+        process.wait()
+    with served(copied) as (_, page):
+        told = len(page.get("/api/run")["points"])
+        assert before < told < before + 30
+        assert page.get("/api/run")["status"] == "interrupted"
+        assert page.done(page.order("search", trials=0))["result"]["trials"] == before + 30 - told
+    run = autoselect.load_run(copied)
+    assert (len(run.trials), run.status) == (before + 30, "complete")
+    (pinned,) = run.manifest["pinned"]
+    trials = run.trials[run.trials["number"].between(pinned["first_trial"], pinned["last_trial"])]
+    assert len(trials) == told - before
+    recipes = [autoselect.Recipe.from_json(text) for text in trials["recipe"]]
+    assert not any(node in recipe.denylisted_nodes | recipe.int16_nodes for recipe in recipes)
+
+
+@pytest.mark.slow
 def test_two_pages_of_one_run(copied: Path) -> None:
     """The lock of the run folder tells the second job; no page ends by that."""
     with served(copied) as (_, first), served(copied) as (_, second):

@@ -49,17 +49,17 @@ def _share(chance: float | None) -> str:
     return MISSING if chance is None else f"{100 * chance:.0f} %"
 
 
-def answer_sentences(found: Mapping[str, Any]) -> list[str]:
-    """What the rows do not say of an answer."""
+def answer_sentences(found: Mapping[str, Any], how: str = "--score tells.") -> list[str]:
+    """What the rows do not say of an answer; ``how`` says how one learns what nobody knows."""
     told, metric = [], str(found["metric"])
     if found["refusal"]:
         told.append(f"{found['refusal']}.")
     if found["unknown"]:
-        told.append(f"Nobody knows what it loses: {found['unknown']}. --score tells.")
+        told.append(f"Nobody knows what it loses: {found['unknown']}. {how}")
     if found["approximate"]:
         told.append(
             "It parts nodes that the search moves together, so no trial is like it: the guess is that of the nearest "
-            "candidate that does not, and less sure. --score tells."
+            f"candidate that does not, and less sure. {how}"
         )
     if found["fallbacks"]:
         reasons = sorted(set(found["fallbacks"].values()))
