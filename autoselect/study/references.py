@@ -84,12 +84,14 @@ def clipping_of(root: Path, pool: Workers, settings: SearchSettings) -> tuple[st
 
 def yardstick_of(float_model: Reference, metric: str, direction: Direction, settings: SearchSettings) -> Yardstick:
     """What the candidates of a run are compared with."""
+    usual = default_drop(metric, float_model.metric)
     return Yardstick(
         float_score=float_model.metric,
         float_size_bytes=float_model.size_bytes,
         float_penalty=float_model.penalty,
         direction=direction,
         constraints=settings.constraints,
-        allowed_drop=default_drop(metric, float_model.metric) if settings.max_drop is None else settings.max_drop,
+        allowed_drop=usual if settings.max_drop is None else settings.max_drop,
         break_price=settings.break_price,
+        usual_drop=usual,
     )
