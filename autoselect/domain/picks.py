@@ -28,7 +28,8 @@ def named_picks(members: Sequence[Standing], rule: Rule, contradicted: Collectio
     """Choose the picks; one member may be several of them.
 
     * ``recommended``: see :class:`autoselect.domain.rule.Rule`.
-    * ``accurate``: the least bound on the drop, where a gain counts as none; then the closest to float.
+    * ``accurate``: the least bound on the drop, where a gain counts as none; then the closest to float. Members whose
+      score does not count (:meth:`autoselect.domain.rule.Rule.is_far`) come last.
     * ``compact``: the smallest file of those that are as likely to keep the limit as the recommended one.
     * ``integer``: of those that leave the fewest ops off the accelerator the one that is expected to cost least.
 
@@ -48,7 +49,7 @@ def named_picks(members: Sequence[Standing], rule: Rule, contradicted: Collectio
     likely = max(SURE, rule.chance_to_break(chosen))
     return {
         "recommended": chosen.id,
-        "accurate": min(sound, key=lambda m: (m.risk, -m.fidelity, m.penalty, m.size_bytes, m.id)).id,
+        "accurate": min(sound, key=lambda m: (rule.is_far(m), m.risk, -m.fidelity, m.penalty, m.size_bytes, m.id)).id,
         "compact": min(
             (m for m in sound if rule.chance_to_break(m) <= likely),
             key=lambda m: (m.size_bytes, m.penalty, m.risk, m.id),

@@ -7,7 +7,8 @@ The rule, as :doc:`/explanation` has it::
 
 with p, the chance that the candidate loses more than allowed, and excess, what it is expected to lose beyond that. The
 loss of a candidate is a normal quantity. Its mean is the expected drop, or 0 if that is negative. Its standard
-deviation is such that the loss exceeds the mean by more than ``bound - drop`` in 5 % of cases.
+deviation is such that the loss exceeds the mean by more than ``bound - drop`` in 5 % of cases. Where no bound is of the
+candidate's own samples and its outputs are far from float's, its score does not count: see :data:`FAR_DB`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ share of float's penalty. It parts candidates that cost the accelerator the same
 EXCESS = 0.05
 """What parts candidates that are sure to break the limit: the one that breaks it least comes first."""
 
+FAR_DB = 20.0
+"""Outputs that are further than this from float's, an error of a hundredth of their power, do not go with a score like
+float's: few samples cannot tell. Of 111 candidates of eight cases that are as far, none keeps a limit of 1 % of float's
+score (``experiments/one_number``)."""
+
 _ONE_SIDED = NormalDist().inv_cdf(0.95)
 _NORMAL = NormalDist()
 _LEAST = 1e-12
@@ -48,8 +54,8 @@ class Standing:
         drop: Loss of the metric against the float model, in its units, as expected on other samples; negative where it
             is better.
         bound: What that loss is at most, with a confidence of 95 %; infinite where nothing is known of it.
-        fidelity: How close the outputs are to the float model's, as a signal-to-noise ratio in decibels; the same for
-            all where unknown.
+        fidelity: How close the outputs are to the float model's, as a signal-to-noise ratio in decibels; infinite where
+            unknown.
         size_bytes: Size of the file, or what it takes packed if an objective of the run is that.
         penalty: Fragmentation penalty, 0 for an all-integer model of 8 bits.
         left_ops: Ops that the accelerator does not run: where no compiler decides, those that compute in float.
@@ -85,12 +91,31 @@ class Rule:
         float_penalty: Penalty of the float model.
         float_size_bytes: Size of the float model.
         break_price: What breaking the limit costs, see :data:`BREAK_PRICE`.
+        usual_drop: The drop that is allowed where no limit is set, for which :data:`FAR_DB` holds; 0 where unknown.
     """
 
     allowed_drop: float
     float_penalty: float
     float_size_bytes: float
     break_price: float = BREAK_PRICE
+    usual_drop: float = 0.0
+
+    @property
+    def far_db(self) -> float:
+        """Closeness below which outputs are far from float's: the error may grow as the allowed drop does."""
+        times = self.allowed_drop / self.usual_drop if self.usual_drop > 0.0 else 1.0
+        return FAR_DB - 20.0 * math.log10(max(times, 1.0))
+
+    def is_far(self, standing: Standing) -> bool:
+        """Whether the outputs are far from float's, and nobody knows how sure the score is that says otherwise."""
+        return not standing.is_bounded and standing.fidelity < self.far_db
+
+    def loss(self, standing: Standing) -> float:
+        """What the candidate is taken to lose: of what is far as much as its error says, and as its score at least."""
+        if not self.is_far(standing):
+            return standing.drop
+        error: float = 10.0 ** ((self.far_db - standing.fidelity) / 20.0)
+        return max(standing.drop, self.allowed_drop * error)
 
     @property
     def price_of_float(self) -> float:
@@ -105,8 +130,10 @@ class Rule:
         """How likely the candidate loses more than allowed.
 
         The loss is normal, see the module. If the bound is infinite, the chance is a half as long as the expected drop
-        is within the allowed one; beyond, it rises with the expected drop towards 1.
+        is within the allowed one; beyond, it rises with the expected drop towards 1. What is far is sure to do so.
         """
+        if self.is_far(standing):
+            return 1.0
         if math.isinf(standing.bound):
             allowed = max(self.allowed_drop, _LEAST)
             return 1.0 - 0.5 * allowed / max(standing.drop, allowed)
@@ -155,7 +182,9 @@ class Rule:
         return self.cost(standing), standing.penalty, standing.id
 
     def _excess(self, standing: Standing) -> float:
-        """What the candidate is expected to lose beyond the allowed drop."""
+        """What the candidate is expected to lose beyond the allowed drop; of what is far, what its error says."""
+        if self.is_far(standing):
+            return self.loss(standing) - self.allowed_drop
         if math.isinf(standing.bound):
             return max(standing.drop - self.allowed_drop, 0.0)
         room = self._room(standing)

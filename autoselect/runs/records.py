@@ -102,7 +102,7 @@ class Scores(_Measured, CountsLeft):
             id=self.sha256[:10],
             drop=self.drop,
             bound=self.drop_bound if is_bounded else math.inf,
-            fidelity=0.0 if math.isnan(self.sqnr_db) else self.sqnr_db,
+            fidelity=math.inf if math.isnan(self.sqnr_db) else self.sqnr_db,
             size_bytes=stored_bytes(self.size_bytes, self.quantities),
             penalty=self.penalty,
             left_ops=self.left_ops,

@@ -86,13 +86,14 @@ def yardstick_of(float_model: Reference, metric: str, direction: Direction, sett
     Raises:
         UsageError: If the float model itself falls short of the least score that the user asks for.
     """
-    limits = _constraints(settings, float_model, metric, direction)
+    limits, usual = _constraints(settings, float_model, metric, direction), default_drop(metric, float_model.metric)
     return Yardstick(
         float_score=float_model.metric,
         float_size_bytes=float_model.size_bytes,
         float_penalty=float_model.penalty,
         direction=direction,
         constraints=limits,
-        allowed_drop=default_drop(metric, float_model.metric) if limits.max_drop is None else limits.max_drop,
+        allowed_drop=usual if limits.max_drop is None else limits.max_drop,
         break_price=settings.break_price,
+        usual_drop=usual,
     )

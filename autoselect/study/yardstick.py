@@ -18,7 +18,7 @@ class Yardstick:
     """What a candidate's score is compared with.
 
     ``allowed_drop`` is what a recommended model may lose, in the metric's units; ``break_price`` what breaking that
-    limit costs, in float's penalties.
+    limit costs, in float's penalties. ``usual_drop`` is what it may lose where no limit is set; 0 where unknown.
     """
 
     float_score: float
@@ -28,6 +28,7 @@ class Yardstick:
     constraints: Constraints
     allowed_drop: float
     break_price: float = BREAK_PRICE
+    usual_drop: float = 0.0
 
     @property
     def rule(self) -> Rule:
@@ -37,6 +38,7 @@ class Yardstick:
             float_penalty=self.float_penalty,
             float_size_bytes=self.float_size_bytes,
             break_price=self.break_price,
+            usual_drop=self.usual_drop,
         )
 
     def drop(self, score: float) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pump
 import pytest
 
@@ -19,6 +20,7 @@ import autoselect
 from autoselect.cases.events import EndedEarly, Event, StageStarted, TrialFinished, Warned
 from autoselect.domain.picks import PICK_NAMES, named_picks
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.rule import FAR_DB
 from autoselect.domain.states import left_out_of
 from autoselect.embedded import model_bytes
 from autoselect.errors import PreparationError, RunFolderError, UsageError
@@ -579,6 +581,28 @@ def test_an_evaluator_that_scores_each_sample_is_paired_like_a_metric(tmp_path: 
     assert ours.front["heldout_drop_low"].le(ours.front["heldout_drop"]).all()
     assert "of resamples of the search samples" in ours.summary["verdict"]
     assert "search samples" in ours.summary["verdict"]
+
+
+def no_loss(runner: Any) -> float:
+    """A number in which no error shows, as that of few samples may be."""
+    next(iter(runner(pump.SEARCH[0][:1]).values()))
+    return 1.0
+
+
+def test_on_the_word_of_a_number_no_model_far_from_float_is_recommended(tmp_path: Path) -> None:
+    settings = {"evaluation": None, "heldout": None, "trials": 12, "early_exit": False, "evaluator": no_loss}
+    run = pump.search(tmp_path / "run", **settings, per_channel=False, sampler="random", fallback="float")
+    front = run.front.set_index("id")
+    chosen, far = front.loc[run.picks["recommended"]], front[front["sqnr_db"] < FAR_DB]
+    assert len(far)
+    assert (far["penalty"] < chosen["penalty"]).any()
+    assert (run.front["drop"] == 0.0).all()
+    assert chosen["sqnr_db"] >= FAR_DB
+    cheapest = far["penalty"].idxmin()
+    assert f"{cheapest} costs an accelerator less and by its score" in run.summary["verdict"]
+    limits = pd.read_csv(run.directory / "limits.csv", dtype={"id": str})
+    usual = limits[limits["allowed_drop"] <= 0.01]
+    assert not set(usual["id"]) & set(far.index)
 
 
 class Fewer:

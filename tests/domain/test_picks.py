@@ -170,3 +170,17 @@ def test_only_the_integer_pick_may_be_contradicted() -> None:
     }
     assert named_picks(members, RULE, {"integer", "mixed"})["integer"] == "integer"
     assert named_picks(members, RULE, {m.id for m in members}) == named_picks(members, RULE)
+
+
+def test_only_the_integer_pick_rests_on_a_number_far_from_float() -> None:
+    """``accurate`` is no member that loses least by a number alone; where all are far, the closest is recommended."""
+    far = replace(INTEGER, drop=-0.01, bound=-0.005, fidelity=12.0, is_bounded=False)
+    assert picks_of([far, MIXED, FLOAT]) == {
+        "recommended": "mixed",
+        "accurate": "float",
+        "compact": "mixed",
+        "integer": "integer",
+    }
+    further = replace(far, id="further", fidelity=3.0)
+    assert picks_of([further, far])["recommended"] == "integer"
+    assert picks_of([further, far])["accurate"] == "integer"

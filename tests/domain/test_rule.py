@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from autoselect.domain.rule import BREAK_PRICE, DETAIL, Rule, Standing
+from autoselect.domain.rule import BREAK_PRICE, DETAIL, FAR_DB, Rule, Standing
 
 ALLOWED = 0.01
 RULE = Rule(allowed_drop=ALLOWED, float_penalty=100.0, float_size_bytes=1000.0)
@@ -150,6 +151,56 @@ def test_of_unknown_bounds_what_is_seen_to_be_ruined_is_not_recommended() -> Non
 def test_of_what_is_sure_to_break_the_limit_the_one_that_breaks_it_least_comes_first(drop: float, more: float) -> None:
     least, most = standing("z", drop), worse(standing("a", drop), more)
     assert RULE.recommended([most, least]) is least
+
+
+FAR = {"fidelity": 12.0, "is_bounded": False}
+
+
+def test_on_the_word_of_a_number_nothing_is_recommended_that_is_far_from_float() -> None:
+    """Whatever the number says, and however little the candidate costs."""
+    near = standing("near", drop=0.002, penalty=70.0, fidelity=27.0, is_bounded=False)
+    far = standing("far", drop=-0.02, penalty=0.0, **FAR)
+    assert RULE.is_far(far)
+    assert not RULE.is_far(near)
+    assert RULE.chance_to_break(far) == 1.0
+    assert RULE.recommended([near, far]) is near
+    assert RULE.cost(far) > RULE.price_of_float
+    bounded = replace(far, is_bounded=True)
+    assert RULE.recommended([near, bounded]) is bounded
+
+
+def test_of_far_ones_the_closest_is_recommended_whatever_their_numbers_say() -> None:
+    far = [standing(f"{db}", drop=0.1 - db / 100, penalty=db, **{**FAR, "fidelity": db}) for db in (15.0, 12.0, 3.0)]
+    assert [one.id for one in sorted(far, key=RULE.order)] == ["15.0", "12.0", "3.0"]
+    worse = replace(far[0], drop=0.5)
+    assert RULE.cost(worse) > RULE.cost(far[0])
+
+
+def test_unknown_closeness_is_not_far() -> None:
+    assert not RULE.is_far(standing(fidelity=math.inf, is_bounded=False))
+
+
+@pytest.mark.parametrize(("allowed", "far_db"), [(0.001, 20.0), (0.01, 20.0), (0.02, 13.98), (0.1, 0.0)])
+def test_what_is_far_grows_with_a_limit_that_is_wider_than_usual(allowed: float, far_db: float) -> None:
+    rule = replace(RULE, allowed_drop=allowed, usual_drop=0.01)
+    assert rule.far_db == pytest.approx(far_db, abs=0.01)
+    assert rule.is_far(standing(fidelity=far_db - 0.1, is_bounded=False))
+    assert not rule.is_far(standing(fidelity=far_db + 0.1, is_bounded=False))
+    assert replace(rule, usual_drop=0.0).far_db == FAR_DB
+
+
+def test_what_far_is_was_measured_on_all_open_cases() -> None:
+    """No candidate of theirs that is far keeps the limit, whatever the limit is."""
+    path = Path(__file__).parents[2] / "experiments" / "one_number" / "results" / "candidates.csv"
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["case"] for row in rows}) == 8
+    for times in (0.5, 1.0, 2.0, 5.0, 10.0, 20.0):
+        rule = replace(RULE, allowed_drop=times, usual_drop=1.0)
+        far = [row for row in rows if rule.is_far(standing(fidelity=float(row["sqnr_db"]), is_bounded=False))]
+        assert far
+        assert all(float(row["drop"]) > times * float(row["allowed"]) for row in far)
+    assert sum(float(row["sqnr_db"]) < FAR_DB for row in rows) == 111
 
 
 def test_a_limit_of_0_is_kept_by_what_is_equal_to_float_alone() -> None:

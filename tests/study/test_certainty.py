@@ -104,7 +104,8 @@ def test_a_member_that_is_proved_comes_before_one_whose_job_died() -> None:
 
 
 REASONS = {
-    "an evaluator": ({"samples": 0}, (), True, "one number"),
+    "an evaluator's single number": ({"samples": 0, "drop_noise": 0.0}, (), True, "one number"),
+    "an evaluator's parts, undefined without some": ({"samples": 0, "drop_noise": math.nan}, (), True, "undefined"),
     "the job died": ({}, {"a"}, True, "failed"),
     "no value without some samples": ({}, (), True, "undefined"),
     "stopped before": ({}, (), False, "not measured"),

@@ -71,8 +71,8 @@ WORSE = (5.0, 10.0, 105, 25.0)
 
 @pytest.mark.parametrize(
     ("samples", "close_db", "expected"),
-    [(120, 40.0, {1, 2}), (0, 40.0, {0, 1, 2}), (0, math.nan, {1, 2})],
-    ids=["a metric", "an evaluator", "an evaluator without closeness"],
+    [(120, 40.0, {1, 2}), (0, 40.0, {0, 1, 2}), (0, math.nan, {0, 1, 2})],
+    ids=["a metric", "an evaluator", "an evaluator, and how close it is nobody knows"],
 )
 def test_luck_with_an_evaluator_does_not_hide_what_is_closer_to_float(
     samples: int, close_db: float, expected: set[int]

@@ -138,6 +138,27 @@ FINDINGS = st.builds(
 )
 
 
+def test_a_cheaper_model_that_is_far_from_float_is_named_with_the_reason() -> None:
+    doubted = replace(scores(-0.002, 0, 0, 0.0, "d"), sqnr_db=12.2)
+    found = verdict.Findings(
+        metric="accuracy",
+        yardstick=YARDSTICK,
+        references=[],
+        picks={"recommended": scores(0.0, 7, 1, 0.3)},
+        confidence=confidence(False, math.nan, None, (math.nan, None), 0.0, (None, None)),
+        heldout={},
+        samples=0,
+        feasible=True,
+        doubted=doubted,
+    )
+    expected = (
+        "dddddddddd costs an accelerator less and by its score gains 0.2 points, but its outputs are only 12 dB from "
+        "float's: there a score does not count if nobody knows how sure it is."
+    )
+    assert expected in verdict.sentences(found)
+    assert not any("dddddddddd" in said for said in verdict.sentences(replace(found, doubted=None)))
+
+
 NEARLY_FLOAT = "Most of its work is in float: with no float op, `integer` (dddddddddd) "
 
 

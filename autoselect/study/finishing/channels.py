@@ -8,10 +8,10 @@ from autoselect.cases import channel_jobs
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
 from autoselect.domain.findings import OWN_SCALE, GroupCloseness
+from autoselect.domain.rule import FAR_DB
 from autoselect.domain.words import CLOSENESS
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
-from autoselect.study.finishing.verdict import FAR_DB
 from autoselect.study.yardstick import Yardstick
 
 _TAIL_DB = 10.0

@@ -242,6 +242,16 @@ class Finish:
             if own is not None and own.drop is not None and rule.is_contradicted(own.drop, own.drop_low)
         }
 
+    def _doubted(self, choice: _Choice, records: Sequence[TrialRecord]) -> Scores | None:
+        """What would be recommended if the score of a model that is far from float counted."""
+        standings = certainty.standings_of(choice.judged, certainty.link_of(scores_of(distinct(records))))
+        rule, far = self.yardstick.rule, {m.id for m in standings if self.yardstick.rule.is_far(m)}
+        sound = [replace(m, is_bounded=True) for m in standings if m.id not in choice.contradicted]
+        if not sound or choice.picks["recommended"] in far:
+            return None
+        trusted = rule.recommended(sound).id
+        return next((r.scores for r in choice.judged if r.id == trusted), None) if trusted in far else None
+
     def _on_chips(
         self,
         front: Sequence[TrialRecord],
@@ -363,6 +373,7 @@ class Finish:
                 confidence=confidence,
                 heldout=heldout,
                 contradicted=choice.passed_over,
+                doubted=self._doubted(choice, records),
                 samples=self.case.counts.get("search", 0),
                 feasible=status != "nothing_feasible",
                 wide=_wide(front, picks.get("recommended", "")),

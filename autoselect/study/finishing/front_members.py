@@ -18,6 +18,7 @@ from autoselect.study.finishing import front_files
 from autoselect.study.finishing.certainty import (
     Unknown,
     expected_drops,
+    standings_of,
     unknown_bounds,
     with_bounds,
     with_guessed_bounds,
@@ -35,6 +36,7 @@ def front_of(
     One lucky candidate would dominate all that are closer to float. So those are members too that no other dominates
     once scores have learned of the closeness of outputs: see :func:`autoselect.study.finishing.certainty.link_of`. And
     of two that score alike one may be surer: those are members that no other dominates by the bounds that picks go by.
+    Nor does a score that does not count dominate one that does: see :meth:`autoselect.domain.rule.Rule.is_far`.
 
     Returns:
         The front and whether anything is feasible; if nothing is, the front is of the candidates that
@@ -51,9 +53,10 @@ def front_of(
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
     table = np.column_stack([table, _leaves_ops(feasible)])
     keep = non_dominated(table)
-    expected = expected_drops(scores_of(feasible), link)
-    for lost in (expected.drops, expected.drops + expected.beyond):
-        keep |= non_dominated(np.column_stack([lost, table[:, 1:]]))
+    rule = yardstick.rule
+    lost = np.array([(m.drop, m.bound, rule.loss(m)) for m in standings_of(feasible, link)])
+    for column in lost.T:
+        keep |= non_dominated(np.column_stack([column, table[:, 1:]]))
     front = [r for r, kept in zip(feasible, keep, strict=True) if kept]
     return _best_first(front, objectives), any(r.feasible for r in candidates)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.objectives import drop_from
+from autoselect.domain.rule import FAR_DB
 from autoselect.domain.words import (
     CLOSENESS,
     asked,
@@ -28,9 +29,6 @@ from autoselect.study.yardstick import Yardstick
 
 OFTEN = 0.5
 """A model that a smaller share of resamples recommends is one of several that would do."""
-FAR_DB = 20.0
-"""Outputs with more error than this, a hundredth of their power, do not go with a score like float's: the samples
-cannot tell. A hundredth is also what a score may lose by default."""
 
 _MOST = 0.5
 """Share of the multiplications."""
@@ -48,6 +46,7 @@ class Findings:
         confidence: Likewise.
         heldout: By hash.
         contradicted: Models that would be recommended if held-out samples did not contradict them, the preferred first.
+        doubted: What would be recommended if its score counted, though its outputs are far from float's; None else.
         samples: Of the search; 0 with an evaluator.
         feasible: Whether a candidate meets the user's limits.
         other_state: As :func:`other_state` says.
@@ -76,6 +75,7 @@ class Findings:
     on_chip: Sequence[str] = ()
     is_member_unlike: bool = False
     contradicted: Sequence[Scores] = ()
+    doubted: Scores | None = None
     unit: str = "points"
 
     @property
@@ -107,6 +107,7 @@ def sentences(found: Findings) -> list[str]:
         *_recommended(found, own, confidence, unseen),
         _whole_models(found, named, unseen),
         _sure(found, confidence),
+        _doubted(found),
         found.other_state,
         *(() if found.is_member_unlike else found.on_chip),
     ]
@@ -337,6 +338,17 @@ _UNKNOWN = {
     Unknown.FAILED: "How sure the score of the recommended model is could not be measured, so no interval is known: "
     "a warning says why. Check the model on data of your own.",
 }
+
+
+def _doubted(found: Findings) -> str:
+    """That a cheaper model is not recommended on the word of a score whose noise nobody knows."""
+    if found.doubted is None:
+        return ""
+    doubted = found.doubted
+    return (
+        f"{doubted.sha256[:10]} {found.costs} less and by its score {lost(doubted.drop, found.metric)}, but its outputs"
+        f" are only {doubted.sqnr_db:.0f} dB from float's: there a score does not count if nobody knows how sure it is."
+    )
 
 
 def _others(confidence: Confidence, unit: str) -> str:
