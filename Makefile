@@ -10,10 +10,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow coverage lint check format lock audit links dist clean
+.PHONY: help venv demo test test-slow coverage studies lint check format lock audit links dist release-check clean
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 11
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 venv: $(STAMP) ## Make .venv with the locked packages and autoselect itself, editable
 
@@ -40,6 +40,9 @@ test-slow: $(STAMP) ## Run the slow tests: whole searches of real models and of 
 
 coverage: ## Run all tests and show how much of the code they reach; takes 70 % more processor time
 	$(MAKE) test PYTEST_ARGS="-m '' --cov --cov-report=term $(PYTEST_ARGS)"
+
+studies: $(STAMP) ## Run the small pass of all experiments: does each of their commands still run?
+	$(BIN)/python experiments/all.py --small
 
 lint: $(STAMP) ## Check style, types, the direction of imports and the prose of the pages
 	$(BIN)/ruff check .
@@ -71,6 +74,10 @@ dist: $(STAMP) | $(BIN)/uv ## Build wheel and sdist, and write what the lock hol
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py requirements requirements.lock \
 	    --pyproject pyproject.toml --output-file dist/autoselect.cdx.json
+
+# Pythons that are missing are named and left out.
+release-check: $(STAMP) | $(BIN)/uv ## Install the built wheel for each Python that is here, and try demo, search and examples
+	$(BIN)/python .ci/release_check.py
 
 $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)

@@ -77,3 +77,25 @@ def test_only_functions_made_of_declared_settings_take_many_arguments() -> None:
     }
     assert many == made
     assert made
+
+
+NEWER: dict[str, set[str]] = {
+    "contextlib": {"chdir"},
+    "datetime": {"UTC"},
+    "enum": {"EnumCheck", "ReprEnum", "StrEnum", "verify"},
+    "itertools": {"batched"},
+    "typing": {"LiteralString", "Never", "Self", "Unpack", "assert_never", "assert_type", "override", "reveal_type"},
+}
+"""Names of the standard library that the oldest Python lacks and that are easily taken for old ones."""
+
+
+def test_the_package_takes_nothing_that_the_oldest_python_lacks() -> None:
+    taken = [
+        f"{path.name}:{node.lineno}: {node.module}.{name.name}"
+        for path in sorted(Path(autoselect.__file__).parent.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10)))
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if name.name in NEWER.get(node.module or "", ())
+    ]
+    assert taken == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 from statistics import NormalDist
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from autoselect.study.proposing.observations import log_divergence
 from autoselect.study.yardstick import Yardstick
 
 
-class Unknown(StrEnum):
+class Unknown(str, Enum):
     """Why nobody knows how much more a member may lose than it lost on the search samples."""
 
     ONE_NUMBER = "one number"
