@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -310,9 +309,7 @@ def groups_of(outputs: Sequence[Outputs]) -> dict[str, tuple[ChannelGroup, ...]]
     }
 
 
-def _noise_to_signal(
-    outputs: Outputs, expected: Outputs, groups: Mapping[str, tuple[ChannelGroup, ...]] = MappingProxyType({})
-) -> float:
+def _noise_to_signal(outputs: Outputs, expected: Outputs, groups: Mapping[str, tuple[ChannelGroup, ...]]) -> float:
     """Mean over the outputs that are not all 0: a state of large values says no more than a mask of small ones."""
     signals = [
         power_shares(in_reals(outputs[key]), in_reals(theirs), groups.get(key, ())) for key, theirs in expected.items()

@@ -65,7 +65,7 @@ def _connected(graph: Graph, chosen: set[int]) -> list[set[int]]:
 
 
 def computing_in(
-    graph: Graph, kinds: Mapping[int, OpKind], forms: Mapping[int, Mapping[str, str | None]] | None = None
+    graph: Graph, kinds: Mapping[int, OpKind], forms: Mapping[int, Mapping[str, str | None]] | None
 ) -> Graph:
     """The graph with its ops computing in these kinds.
 

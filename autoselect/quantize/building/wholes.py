@@ -60,7 +60,7 @@ def whole_builds(kit: RepairKit, recipe: Recipe) -> Wholes:
     return kit.remember(("wholes", recipe), lambda: make_wholes(kit, recipe))
 
 
-def with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool = True) -> Wholes:
+def with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool) -> Wholes:
     """The same with the build of 16-bit activations, where there is one; as lasting.
 
     Args:
