@@ -39,7 +39,7 @@ def test_a_wrong_setting_is_a_value_error() -> None:
 
 
 def test_no_room_is_an_os_error_told_once(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(OSError, match="inner could not be written: No space left") as caught:  # noqa: SIM117
+    with pytest.raises(OSError, match=r"inner .*No space") as caught:  # noqa: SIM117
         with storage_errors(tmp_path / "outer"), storage_errors(tmp_path / "inner"):
             raise OSError(28, "No space left")
     assert caught.value.exit_code == 8  # type: ignore[attr-defined]

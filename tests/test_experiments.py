@@ -375,7 +375,7 @@ def test_mlperf_tiny_measures_the_float_the_published_and_the_recommended_model_
     assert "hybrid" in str(rows.loc["all DRQ", "refusal"])
     assert rows.loc["recommended", "seeds"] == 0
     monkeypatch.setattr(run, "CASES", {"absent": run.keyword_spotting})
-    with pytest.raises(SystemExit, match="nothing to write"):
+    with pytest.raises(SystemExit, match="nothing to"):
         run.main(["--output", str(tmp_path)])
 
 
@@ -433,7 +433,7 @@ def test_the_accuracy_sets_of_mlperf_tiny_are_read_as_the_runner_has_them(
     assert (x == near[:2]).all()
     assert list(y) == [3, 4]
     monkeypatch.setattr(data, "images", lambda _: ((near[i], label) for i, label in ((2, 9), (1, 4), (0, 8))))
-    with pytest.raises(ValueError, match="not every image"):
+    with pytest.raises(ValueError, match="every image"):
         data.cifar_reencoded(tmp_path)
 
 

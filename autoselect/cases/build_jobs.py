@@ -97,13 +97,13 @@ def build(root: Path, recipe_json: str) -> BuildReply:
 
 def build_each(root: Path, recipes_json: Sequence[str]) -> list[BuildReply | None]:
     """Build several recipes that have the most in common, so that one worker has that; None where one fails."""
-    found: list[BuildReply | None] = []
+    replies: list[BuildReply | None] = []
     for recipe_json in recipes_json:
         reply = None
         with contextlib.suppress(TrialError):
             reply = build(root, recipe_json)
-        found.append(reply)
-    return found
+        replies.append(reply)
+    return replies
 
 
 def describe_float(root: Path) -> BuildReply:
@@ -134,18 +134,18 @@ def latency(root: Path, sha256: str) -> dict[str, float]:
 
 def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str, Any]) -> dict[str, float]:
     """What the objectives of the run ask for beside the usual figures; what compilers say only of what was compiled."""
-    columns, found = case.scoring.costs, dict[str, float]()
+    columns, figures = case.scoring.costs, dict[str, float]()
     if "arena_bytes" in columns:
-        found["arena_bytes"] = peak_activation_bytes(graph)
+        figures["arena_bytes"] = peak_activation_bytes(graph)
     if "npu_cycles" in columns and compiled:
-        found["npu_cycles"] = compiled["cycles"]
+        figures["npu_cycles"] = compiled["cycles"]
     if "ddr_bytes" in columns and compiled:
-        found["ddr_bytes"] = compiled["ddr_bytes"]
+        figures["ddr_bytes"] = compiled["ddr_bytes"]
     if "flash_bytes" in columns and compiled:
-        found["flash_bytes"] = compiled["stored_bytes"]
+        figures["flash_bytes"] = compiled["stored_bytes"]
     if "download_bytes" in columns:
-        found["download_bytes"] = len(zlib.compress(content, _DEFLATED))
-    return found | (_latency(case, content) if "latency_ms" in columns else {})
+        figures["download_bytes"] = len(zlib.compress(content, _DEFLATED))
+    return figures | (_latency(case, content) if "latency_ms" in columns else {})
 
 
 _DEFLATED = 9
@@ -154,5 +154,5 @@ _DEFLATED = 9
 
 def _latency(case: OpenCase, content: bytes) -> dict[str, float]:
     """On the first calibration sample: values hardly matter for the time, but indices must be real ones."""
-    found = latency_of(content, case.samples("calibration").inputs(0), threads=case.scoring.latency_threads)
-    return {"latency_ms": found.median, "latency_low": found.low, "latency_high": found.high}
+    timing = latency_of(content, case.samples("calibration").inputs(0), threads=case.scoring.latency_threads)
+    return {"latency_ms": timing.median, "latency_low": timing.low, "latency_high": timing.high}

@@ -81,14 +81,14 @@ def closeness_of_groups(root: Path, runner: Run, samples: str, rows: Sequence[in
     if not groups:
         return []
     outputs = outputs_of(runner, samples_of(case, samples, rows))
-    told = []
+    closeness = []
     for key, found in groups.items():
         pairs = [(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)]
         whole = _decibels([powers(*pair) for pair in pairs])
         for group in found[1:]:  # The first sets the scale, and has nearly all of the whole's power.
             near = _decibels([powers(group.part(ours), group.part(theirs)) for ours, theirs in pairs])
-            told.append(GroupCloseness(output=key, channels=str(group), sqnr_db=near, whole_db=whole))
-    return told
+            closeness.append(GroupCloseness(output=key, channels=str(group), sqnr_db=near, whole_db=whole))
+    return closeness
 
 
 def tail(root: Path, sha256: str) -> Tail | None:

@@ -136,8 +136,8 @@ def look(root: Path, recipe_json: str, states: Sequence[str]) -> None:
     for place, chip in enumerate(target.chips):
         best = min(of_chips[place][1].cost for of_chips in judged)
         asked = chip in target.asked
-        found = look_at(_as_seen(builds, target.asked.index(chip)), chip, how) if asked else Seen()
-        seen.append(replace(found, best=best or 1.0))
+        seen_ops = look_at(_as_seen(builds, target.asked.index(chip)), chip, how) if asked else Seen()
+        seen.append(replace(seen_ops, best=best or 1.0))
     write_json(case.files.seen, [asdict(one) for one in seen])
 
 
@@ -267,10 +267,10 @@ def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
     """
     case = open_case(root)
     target, how = case.target, case.scoring.compiling or UNKEPT
-    one = target.compilers[chip]
+    chip_target = target.compilers[chip]
     content = case.files.candidate(sha256).read_bytes()
-    compiled, written = compiler_of(one).compiled(content, timeout_seconds=how.timeout_seconds)
-    write_bytes(case.files.compiled(sha256, one.name), written)
+    compiled, written = compiler_of(chip_target).compiled(content, timeout_seconds=how.timeout_seconds)
+    write_bytes(case.files.compiled(sha256, chip_target.name), written)
     cut = on_target(read_for(content, target, how), target)
     return ChipReply(fragmentation=asdict(cut), compiled=asdict(compiled))
 

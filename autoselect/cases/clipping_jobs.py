@@ -98,26 +98,26 @@ def clipped_nodes(root: Path) -> list[str]:
     watched = {output: node.name for node in nodes for output in ops[node.index].outputs}
     limits = {index: _with_zero(held) for index in watched if (held := range_of(tensors[index])) is not None}
     runner, samples = Runner(case.prepared.calibrated.content, readable=limits), case.part("search")
-    found = set()
+    names = set()
     for index, values in runner.watch((samples.inputs(i) for i in chosen), limits):
         least, most = limits[index]
         ends = np.array([[values.min(), values.max()]])
         if _beyond(ends, least, most)[0] > _FAR_INSIDE * (most - least):
-            found.add(watched[index])
-    return sorted(found)
+            names.add(watched[index])
+    return sorted(names)
 
 
 def _told(side: str, judged: _Judged, where: str) -> list[str]:
-    found = []
+    clipped = []
     for name, (least, most), rows in judged:
         margin = _FAR * (most - least)
         count = int(np.count_nonzero(_beyond(rows, least, most) > margin))
         if count > _RARE * len(rows):
-            found.append(
+            clipped.append(
                 f"{side} {name!r} is beyond on {count} of {len(rows)} {where} (it has {rows.min():.3g} to "
                 f"{rows.max():.3g}, integers hold {least:.3g} to {most:.3g})"
             )
-    return found
+    return clipped
 
 
 @kept(1)

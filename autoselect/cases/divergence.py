@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -199,8 +198,8 @@ def closeness(case: OpenCase, runner: Running) -> np.ndarray:
     store = case.samples("calibration")
     rows = spread_rows(len(store), _CLOSENESS_SAMPLES)
     expected = float_outputs(case.files.root, "calibration", tuple(rows))
-    found = _shares(runner, samples_of(case, "calibration", rows), expected)
-    return decibels_of(np.reshape(found, (-1, 1)))
+    shares = _shares(runner, samples_of(case, "calibration", rows), expected)
+    return decibels_of(np.reshape(shares, (-1, 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,13 +234,13 @@ def on_kernels(root: Path, sha256: str, is_chosen: bool) -> OnKernels | None:
         return None
     store = case.samples("calibration")
     rows = spread_rows(len(store), _samples_on_kernels(macs) if is_chosen else _FEWEST_ON_KERNELS)
-    found = outputs_of(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
+    outputs = outputs_of(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
     stood_in = outputs_of(case.runner(sha256), samples_of(case, "calibration", rows))
     expected = float_outputs(root, "calibration", tuple(rows))
     return OnKernels(
         samples=len(rows),
-        sqnr_db=_decibels(stood_in, found),
-        to_float_db=_decibels(found, expected),
+        sqnr_db=_decibels(stood_in, outputs),
+        to_float_db=_decibels(outputs, expected),
         stood_in_to_float_db=_decibels(stood_in, expected),
     )
 
@@ -279,13 +278,13 @@ def spread_rows(count: int, most: int) -> list[int]:
 def _shares(
     runner: Run, inputs: Iterable[Mapping[str, np.ndarray]], expected: Sequence[Outputs], within: float = 0.0
 ) -> list[float]:
-    groups, found = groups_of(expected), list[float]()
+    groups, shares = groups_of(expected), list[float]()
     for sample, theirs in zip(inputs, expected, strict=True):
         ratio = _noise_to_signal(runner(sample), theirs, groups)
-        found += [ratio] if np.isfinite(ratio) else []
-        if within and _is_known(found, within):
+        shares += [ratio] if np.isfinite(ratio) else []
+        if within and _is_known(shares, within):
             break
-    return found
+    return shares
 
 
 def _is_known(values: Sequence[float], within: float) -> bool:
@@ -310,9 +309,7 @@ def groups_of(outputs: Sequence[Outputs]) -> dict[str, tuple[ChannelGroup, ...]]
     }
 
 
-def _noise_to_signal(
-    outputs: Outputs, expected: Outputs, groups: Mapping[str, tuple[ChannelGroup, ...]] = MappingProxyType({})
-) -> float:
+def _noise_to_signal(outputs: Outputs, expected: Outputs, groups: Mapping[str, tuple[ChannelGroup, ...]]) -> float:
     """Mean over the outputs that are not all 0: a state of large values says no more than a mask of small ones."""
     signals = [
         power_shares(in_reals(outputs[key]), in_reals(theirs), groups.get(key, ())) for key, theirs in expected.items()

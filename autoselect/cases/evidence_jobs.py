@@ -35,9 +35,9 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
     if case.scoring.metric is None and len(ours) < 2:
         return None
     metric = case.pairs(part)
-    found = pairs.paired_drop(metric, ours, theirs, comparisons=comparisons, groups=case.groups(part))
+    pair = pairs.paired_drop(metric, ours, theirs, comparisons=comparisons, groups=case.groups(part))
     # Nothing is closer to float than float itself.
-    return replace(found, low=max(found.low, 0.0)) if metric.needs_reference else found
+    return replace(pair, low=max(pair.low, 0.0)) if metric.needs_reference else pair
 
 
 def paired_noise(root: Path, one: str, other: str) -> float:
@@ -63,16 +63,16 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
     """
     case = open_case(root)
     metric = case.pairs()
-    found: list[np.ndarray] = []
+    drops: list[np.ndarray] = []
     if not metric.is_costly or all(case.rows(key) is not None for key in (*candidates, FLOAT)):
         theirs = _rows(case, FLOAT, "search")
-        found = [
+        drops = [
             pairs.resampled_drops(
                 metric, _rows(case, key, "search"), theirs, resamples=_RESAMPLES, groups=case.groups("search")
             )
             for key in candidates
         ]
-    return np.stack(found, axis=1) if all(map(len, found)) and found else np.zeros((0, len(candidates), 3))
+    return np.stack(drops, axis=1) if all(map(len, drops)) and drops else np.zeros((0, len(candidates), 3))
 
 
 def samples_needed(root: Path, sha256: str, allowed_drop: float, expected_drop: float) -> int | None:
@@ -104,11 +104,11 @@ def blind_score(root: Path) -> float | None:
     None with an evaluator, too, and with a metric that knows no such answer.
     """
     case = open_case(root)
-    metric, part, known = case.scoring.metric, case.part("search"), case.reference("search")
-    if metric is None or known is None or not metric.needs_targets:
+    metric, part, reference = case.scoring.metric, case.part("search"), case.reference("search")
+    if metric is None or reference is None or not metric.needs_targets:
         return None
     targets = [part.target(number) for number in range(len(part))]
-    outputs = {key: values[0] for key, values in known([0]).items()}
+    outputs = {key: values[0] for key, values in reference([0]).items()}
     answer = metric.blind(targets, metric.scored(outputs).shape)
     if answer is None:
         return None

@@ -69,11 +69,11 @@ _STATE = re.compile("state|hidden|cell|memory|cache|carry|context")
 
 
 def _named(name: str, specs: tuple[TensorSpec, ...], side: str) -> TensorSpec:
-    found = next((spec for spec in specs if names_by_key([name], [spec])), None)
-    if found is None:
-        known = ", ".join(repr(spec.key) for spec in specs)
-        raise UsageError(f"--feedback: the model has no {side} {name!r}. Its {side}s: {known}.")
-    return found
+    fitting = next((spec for spec in specs if names_by_key([name], [spec])), None)
+    if fitting is None:
+        names = ", ".join(repr(spec.key) for spec in specs)
+        raise UsageError(f"--feedback: the model has no {side} {name!r}. Its {side}s: {names}.")
+    return fitting
 
 
 def with_gaps(sample: Sample, inputs: Iterable[TensorSpec]) -> Sample:

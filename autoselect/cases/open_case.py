@@ -271,7 +271,7 @@ def target_as_seen(target: Target, files: CaseFiles) -> Target:
 
 def read_seen(files: CaseFiles) -> list[Seen]:
     """What was seen of each chip of the case's target."""
-    return [Seen(**one) for one in json.loads(files.seen.read_text(encoding="utf-8"))]
+    return [Seen(**fields) for fields in json.loads(files.seen.read_text(encoding="utf-8"))]
 
 
 @kept(2)

@@ -60,8 +60,8 @@ def write_prepared(folder: Path, prepared: Prepared) -> None:
             write_bytes(folder / name, given)
     write_json(folder / "names.json", asdict(prepared.calibrated.names))
     write_json(folder / "layers.json", prepared.layers.rows())
-    told = {name: list(getattr(prepared, name)) for name in _TOLD}
-    write_json(folder / "remarks.json", told)
+    lists = {name: list(getattr(prepared, name)) for name in _TOLD}
+    write_json(folder / "remarks.json", lists)
 
 
 def load_prepared(folder: Path) -> Prepared:

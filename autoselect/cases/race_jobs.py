@@ -107,7 +107,7 @@ def race(root: Path, sha256: str, rivals: Sequence[str], goal: float, confidence
     with score_errors(sha256):
         attempt = attempt.running()
         schedule = _schedule(attempt.case.files)
-        rows = [found for found in map(attempt.case.rows, rivals) if found is not None]
+        rows = [scored for scored in map(attempt.case.rows, rivals) if scored is not None]
         rules: racing.Race | None = None
         if rows:
             best = 1.0 if metric.counts_hits else None

@@ -45,8 +45,8 @@ class RepairChoice:
     @property
     def noise_of_alternatives(self) -> tuple[float, ...]:
         """What the levels of each of :attr:`alternatives` add to the error of outputs."""
-        known = {repairs: self.added_noise.get(name, 0.0) for name, repairs in self.sets.items()}
-        return tuple(known.get(repairs, known.get(corrected_at_once(repairs), 0.0)) for repairs in self.alternatives)
+        noise = {repairs: self.added_noise.get(name, 0.0) for name, repairs in self.sets.items()}
+        return tuple(noise.get(repairs, noise.get(corrected_at_once(repairs), 0.0)) for repairs in self.alternatives)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,15 +21,15 @@ def versions(quantizer: Quantizer = "tensorflow", further: Collection[str] = ())
         quantizer: Makes the integer model.
         further: Packages that count as well.
     """
-    found = {"python": platform.python_version(), "autoselect": __version__, "builder": BUILDER_VERSION}
+    by_name = {"python": platform.python_version(), "autoselect": __version__, "builder": BUILDER_VERSION}
     maker = ("litert-quantizer",) if quantizer == "litert" else ()
     usual = ("ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn")
     for name in (*_TENSORFLOW_BUILDS, *maker, *usual, *further):
         try:
-            found[name] = importlib.metadata.version(name)
+            by_name[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return by_name
 
 
 def content_hash(content: bytes) -> str:

@@ -99,11 +99,11 @@ class Graph:
     def nearest(self, wanted: Container[int]) -> list[frozenset[int]]:
         """For each op the nearest of the wanted ops up every branch, by index; all others are looked through."""
         producers = self.producers()
-        found: list[frozenset[int]] = []
+        reached: list[frozenset[int]] = []
         for op in self.ops:
             before = [producers[tensor] for tensor in op.inputs if tensor in producers]
-            found.append(frozenset[int]().union(*({i} if i in wanted else found[i] for i in before)))
-        return found
+            reached.append(frozenset[int]().union(*({i} if i in wanted else reached[i] for i in before)))
+        return reached
 
 
 def with_answers(graph: Graph, *left: Mapping[int, str]) -> Graph:

@@ -36,8 +36,8 @@ class Node:
 
 def never_integer(graph: Graph, nodes: Iterable[Node]) -> list[Op]:
     """The float ops that are no nodes, and stay in float in every candidate."""
-    known = {node.index for node in nodes}
-    return [op for i, op in enumerate(graph.ops) if i not in known and op.kind is OpKind.FLOAT]
+    indices = {node.index for node in nodes}
+    return [op for i, op in enumerate(graph.ops) if i not in indices and op.kind is OpKind.FLOAT]
 
 
 def names_in_float(graph: Graph, nodes: Iterable[Node]) -> Mapping[str, str]:

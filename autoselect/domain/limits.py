@@ -72,7 +72,7 @@ def limits(
         rule: Of the run.
         allowed: The drops.
     """
-    found = []
+    rows = []
     for drop in allowed:
         asked = replace(rule, allowed_drop=drop)
         chosen = asked.recommended(members)
@@ -82,7 +82,7 @@ def limits(
             if others
             else (None, None)
         )
-        found.append(
+        rows.append(
             Limit(
                 allowed_drop=drop,
                 id=chosen.id,
@@ -96,7 +96,7 @@ def limits(
                 resampled=float(np.mean([other.id == chosen.id for other in others])) if others else None,
             )
         )
-    return found
+    return rows
 
 
 def worst_ratios(costs: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -112,6 +112,6 @@ def worst_ratios(costs: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         By id, at least 1.
     """
     best = {target: min(of.values()) for target, of in costs.items()}
-    known = [target for target in costs if np.isfinite(best[target])]
+    measured = [target for target in costs if np.isfinite(best[target])]
     ids = next(iter(costs.values()), {})
-    return {id_: max((costs[target][id_] / best[target] for target in known), default=1.0) for id_ in ids}
+    return {id_: max((costs[target][id_] / best[target] for target in measured), default=1.0) for id_ in ids}

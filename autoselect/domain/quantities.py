@@ -140,23 +140,23 @@ def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = (
             or if the metric is none of them.
     """
     words = [word.strip() for word in (names.split(",") if isinstance(names, str) else names)]
-    found = [METRIC if word in own_names and word not in QUANTITIES else word for word in words]
-    for word in found:
-        if word not in (known := (METRIC, *QUANTITIES)):
-            hint = did_you_mean(word, [*known, *own_names], most=2, cutoff=0.5)
-            hint = hint or f" Objectives: {', '.join(known)}."
+    chosen = [METRIC if word in own_names and word not in QUANTITIES else word for word in words]
+    for word in chosen:
+        if word not in (words_known := (METRIC, *QUANTITIES)):
+            hint = did_you_mean(word, [*words_known, *own_names], most=2, cutoff=0.5)
+            hint = hint or f" Objectives: {', '.join(words_known)}."
             raise UsageError(f"There is no objective {word!r}.{hint}")
-    twice = [word for place, word in enumerate(found) if word in found[:place]]
+    twice = [word for place, word in enumerate(chosen) if word in chosen[:place]]
     if twice:
         raise UsageError(f"Objective {twice[0]!r} is named twice.")
-    if not _FEWEST <= len(found) <= _MOST:
-        raise UsageError(f"A search has two to four objectives at once, got {len(found)}: {', '.join(found)}.")
-    if METRIC not in found:
+    if not _FEWEST <= len(chosen) <= _MOST:
+        raise UsageError(f"A search has two to four objectives at once, got {len(chosen)}: {', '.join(chosen)}.")
+    if METRIC not in chosen:
         raise UsageError(
-            f"One of the objectives must be the metric ({METRIC!r}, or its own name), got {', '.join(found)}: "
+            f"One of the objectives must be the metric ({METRIC!r}, or its own name), got {', '.join(chosen)}: "
             "without it the best candidate is the one that computes least, even if its answers are wrong."
         )
-    return (METRIC, *(word for word in found if word != METRIC))
+    return (METRIC, *(word for word in chosen if word != METRIC))
 
 
 def columns_of(names: Sequence[str]) -> tuple[str, ...]:
@@ -194,8 +194,8 @@ def parse_size(text: str) -> float:
     Raises:
         UsageError: If it is no size.
     """
-    found = _SIZE.fullmatch(text)
-    factor = _UNITS.get(found.group(2).lower()) if found else None
-    if found is None or factor is None:
+    match = _SIZE.fullmatch(text)
+    factor = _UNITS.get(match.group(2).lower()) if match else None
+    if match is None or factor is None:
         raise UsageError("expected bytes, or a size such as 48kB, 1.5MB or 64KiB")
-    return float(found.group(1)) * factor
+    return float(match.group(1)) * factor

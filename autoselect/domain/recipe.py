@@ -103,8 +103,8 @@ class Recipe:
 
     def __repr__(self) -> str:
         """What there is, in one line; ``to_json`` gives all of it."""
-        told = {field.name: getattr(self, field.name) for field in fields(self)}
-        shown = [f"{name}={brief(value)}" for name, value in told.items() if value not in ((), set())]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown = [f"{name}={brief(value)}" for name, value in values.items() if value not in ((), set())]
         return f"Recipe({', '.join(shown)})"
 
     def to_json(self) -> str:
@@ -140,14 +140,14 @@ class Recipe:
             RecipeError: If the text is not a recipe, with the key that is wrong.
         """
         try:
-            found = json.loads(text)
+            loaded = json.loads(text)
         except json.JSONDecodeError as exc:
             raise RecipeError(f"The recipe is not JSON: {exc.msg} (line {exc.lineno}).") from exc
         except RecursionError as exc:
             raise RecipeError("The recipe is nested deeper than any recipe is.") from exc
-        if not isinstance(found, dict):
-            raise RecipeError(f"A recipe is a JSON object, this is a {type(found).__name__}.")
-        return _from_fields(found)
+        if not isinstance(loaded, dict):
+            raise RecipeError(f"A recipe is a JSON object, this is a {type(loaded).__name__}.")
+        return _from_fields(loaded)
 
     def nodes_unlike(self, other: Recipe) -> frozenset[str]:
         """Nodes that the other recipe treats otherwise; both must be resolved."""
@@ -180,9 +180,9 @@ class Recipe:
 
 def _from_fields(found: Mapping[str, Any]) -> Recipe:
     lists = {"denylisted_nodes", "denylisted_ops", "float_nodes", "int16_nodes", "repairs"}
-    known = lists | {"fallback", "per_channel", "io_type"}
-    if unknown := sorted(set(found) - known - {"schema_version"}):
-        raise RecipeError(f"The recipe has an unknown key {unknown[0]!r}. Known keys: {', '.join(sorted(known))}.")
+    keys = lists | {"fallback", "per_channel", "io_type"}
+    if unknown := sorted(set(found) - keys - {"schema_version"}):
+        raise RecipeError(f"The recipe has an unknown key {unknown[0]!r}. Known keys: {', '.join(sorted(keys))}.")
     if found.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RecipeError(
             f"The recipe is of schema version {found['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
@@ -193,7 +193,7 @@ def _from_fields(found: Mapping[str, Any]) -> Recipe:
             raise RecipeError(f"{key}: expected a list of names, got {value!r}.")
     if not isinstance(found.get("per_channel", True), bool):
         raise RecipeError(f"per_channel: expected true or false, got {found['per_channel']!r}.")
-    return Recipe(**{key: found[key] for key in known & set(found)})
+    return Recipe(**{key: found[key] for key in keys & set(found)})
 
 
 def split_repair(repair: str) -> tuple[str, str | None]:
@@ -221,18 +221,18 @@ def node_repairs(repairs: Iterable[str], names: Iterable[str], kind: str) -> dic
     Raises:
         RecipeError: If a repair names what the model does not have, or two are for one node.
     """
-    known, found = list(names), dict[str, str]()
+    node_names, taken = list(names), dict[str, str]()
     for repair in repairs:
         method, pattern = split_repair(repair)
         if pattern is None or kind_of_repair(repair) != kind:
             continue
-        for name in match_nodes(pattern, known):
-            if name in found:
+        for name in match_nodes(pattern, node_names):
+            if name in taken:
                 raise RecipeError(
-                    f"repairs: {name!r} has {kind} by {found[name]!r} and by {method!r}. Choose one, or narrow a glob."
+                    f"repairs: {name!r} has {kind} by {taken[name]!r} and by {method!r}. Choose one, or narrow a glob."
                 )
-            found[name] = method
-    return found
+            taken[name] = method
+    return taken
 
 
 def levels_of(repairs: Iterable[str], nodes: Sequence[str]) -> dict[str, str]:
@@ -334,8 +334,8 @@ def match_nodes(pattern: str, nodes: Iterable[str], floats: Iterable[str] = ()) 
     names = list(nodes)
     if pattern in names:
         return [pattern]
-    if found := [name for name in names if fnmatchcase(name, pattern)]:
-        return found
+    if matching := [name for name in names if fnmatchcase(name, pattern)]:
+        return matching
     if any(name == pattern or fnmatchcase(name, pattern) for name in floats):
         raise RecipeError(_IN_FLOAT.format(pattern))
     raise RecipeError(f"No node is called {pattern!r}.{did_you_mean(pattern, names, cutoff=0.3)} {_LISTED}")
@@ -352,11 +352,11 @@ def covered_nodes(patterns: Iterable[str], nodes: Mapping[str, str], floats: Map
     Raises:
         RecipeError: If one of them selects nothing.
     """
-    found: set[str] = set()
+    covered: set[str] = set()
     for pattern in patterns:
         is_type = pattern in {*nodes.values(), *floats.values()}
-        found.update((match_op_type if is_type else match_nodes)(pattern, nodes, floats))
-    return frozenset(found)
+        covered.update((match_op_type if is_type else match_nodes)(pattern, nodes, floats))
+    return frozenset(covered)
 
 
 def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, str]) -> list[str]:
@@ -365,8 +365,8 @@ def match_op_type(op_type: str, nodes: Mapping[str, str], floats: Mapping[str, s
     Raises:
         RecipeError: If the model has no node of the type; with the types it has.
     """
-    if found := [name for name, kind in nodes.items() if kind == op_type]:
-        return found
+    if of_type := [name for name, kind in nodes.items() if kind == op_type]:
+        return of_type
     if op_type in floats.values():
         raise RecipeError(_IN_FLOAT.format(op_type))
     kinds = sorted(set(nodes.values()))

@@ -48,9 +48,9 @@ def label(repairs: Repairs) -> str:
     levels = [name for name in repairs if kind_of_repair(name) == "levels" and split_repair(name)[1] is not None]
     if len(levels) <= _NAMED:
         return " + ".join(repairs) or "none"
-    told = hashlib.sha256("\n".join(levels).encode()).hexdigest()[:8]
+    digest = hashlib.sha256("\n".join(levels).encode()).hexdigest()[:8]
     others = [name for name in repairs if name not in levels]
-    return " + ".join([*others, f"levels of {len(levels)} nodes ({told})"])
+    return " + ".join([*others, f"levels of {len(levels)} nodes ({digest})"])
 
 
 _NAMED = 3

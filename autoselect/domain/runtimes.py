@@ -105,7 +105,7 @@ class Needs:
         return {
             "litert": version_text(self.litert),
             "tensorflow": "" if self.tensorflow is None else version_text(self.tensorflow),
-            "because": ", ".join(f"{told} ({count})" for told, count in self.because.items()),
+            "because": ", ".join(f"{lack} ({count})" for lack, count in self.because.items()),
         }
 
 
@@ -114,10 +114,10 @@ def needs_of(graph: Graph) -> Needs:
     found = Counter(lack for op in graph.ops if (lack := _lack(op, graph)) is not None)
     lacks = [lack for lack in LACKS if lack in found]
     versions = [OLDEST["TensorFlow"], *(lack.tensorflow for lack in lacks)]
-    known = [version for version in versions if version is not None]
+    versions_known = [version for version in versions if version is not None]
     return Needs(
         litert=max([OLDEST["LiteRT"], *(lack.litert for lack in lacks)]),
-        tensorflow=max(known) if len(known) == len(versions) else None,
+        tensorflow=max(versions_known) if len(versions_known) == len(versions) else None,
         because={lack.told: found[lack] for lack in lacks},
     )
 
@@ -135,7 +135,7 @@ def _lack(op: Op, graph: Graph) -> Lack | None:
     if not (op.inputs and op.outputs):
         return None
     types = graph.tensors[op.inputs[0]].dtype, graph.tensors[op.outputs[0]].dtype
-    return next((one for one in LACKS if (one.op_type, (one.reads, one.writes)) == (op.op_type, types)), None)
+    return next((lack for lack in LACKS if (lack.op_type, (lack.reads, lack.writes)) == (op.op_type, types)), None)
 
 
 _WRITTEN = re.compile(r"(?:litert-)?(\d+\.\d+\.\d+)|(tensorflow)(?:-(\d+\.\d+))?")

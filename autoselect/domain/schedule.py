@@ -30,21 +30,21 @@ def count_runs(graph: Graph, sides: Sequence[bool | None]) -> int:
         sides: For each op whether the accelerator runs it; None for an op of the host that cuts nothing.
     """
     cutting = [step.side for step in _reordered(list(_depth_first(_steps(graph, sides), graph)), graph)]
-    found, running = 0, False
+    runs, running = 0, False
     for side in cutting:
         if side is not None:
-            found += side and not running
+            runs += side and not running
             running = side
-    return found
+    return runs
 
 
 def _steps(graph: Graph, sides: Sequence[bool | None]) -> list[_Step]:
     """What is scheduled: what the accelerator joins is taken one by one, each as soon as it is there."""
-    found = []
+    steps = []
     for op, side in zip(graph.ops, sides, strict=True):
         parts = [(t,) for t in op.inputs] if side and op.op_type in _JOINS else [op.inputs]
-        found += [_Step(op=replace(op, inputs=part), side=side) for part in parts]
-    return found
+        steps += [_Step(op=replace(op, inputs=part), side=side) for part in parts]
+    return steps
 
 
 def _depth_first(steps: Sequence[_Step], graph: Graph) -> Iterator[_Step]:
@@ -72,11 +72,11 @@ def _reordered(steps: Sequence[_Step], graph: Graph) -> list[_Step]:
     Any other one moves down, until it meets an op that reads it or another op of the host.
     """
     early, late, others = list[_Step](), list[_Step](), list[_Step]()
-    known = {*graph.inputs}
+    ready = {*graph.inputs}
     for step in steps:
-        if not step.side and known.issuperset(step.op.inputs):
+        if not step.side and ready.issuperset(step.op.inputs):
             early.append(step)
-            known.update(step.op.outputs)
+            ready.update(step.op.outputs)
         elif not step.side and set(step.op.outputs) <= set(graph.outputs):
             late.append(step)
         else:

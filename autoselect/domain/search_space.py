@@ -98,12 +98,12 @@ class BoundSpace:
 
     def decode_further(self, values: Mapping[str, Value]) -> dict[str, frozenset[str]]:
         """The left-out nodes of a setting that are in each further state; if a node has several, the first counts."""
-        free, found = self.decode(values), {}
+        free, by_state = self.decode(values), {}
         for state, toggles in self.further_toggles.items():
             chosen = [toggle.nodes for toggle in toggles if values.get(toggle.name)]
-            found[state] = frozenset().union(*chosen) & free
-            free -= found[state]
-        return found
+            by_state[state] = frozenset().union(*chosen) & free
+            free -= by_state[state]
+        return by_state
 
     def encode_further(self, nodes: Iterable[str], further: Mapping[str, Iterable[str]]) -> dict[str, Value]:
         """The setting of the further toggles that means that these of the nodes left out are in these states."""
@@ -132,12 +132,12 @@ class BoundSpace:
         wanted = self.pin(nodes)
         if not self.alternatives:
             return self._encode_with(self.dimensions, wanted)
-        found = []
+        values = []
         for name, _ in self.alternatives:
             setting = self._encode_with(self.of_alternative(name), wanted)
             if setting is not None:
-                found.append({ALTERNATIVE: name, **setting})
-        return min(found, key=lambda setting: sum(bool(v) for v in setting.values()), default=None)
+                values.append({ALTERNATIVE: name, **setting})
+        return min(values, key=lambda setting: sum(bool(v) for v in setting.values()), default=None)
 
     def _encode_with(self, dimensions: Sequence[Dimension], wanted: frozenset[str]) -> dict[str, Value] | None:
         setting: dict[str, Value] = {d.name: False if isinstance(d, Toggle) else 0 for d in dimensions}

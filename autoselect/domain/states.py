@@ -62,5 +62,5 @@ def fields_of(left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -
 
 def alone_in(state: str, nodes: frozenset[str], everything: frozenset[str]) -> dict[str, frozenset[str]]:
     """The further states where these nodes alone are in a state, and all others are exact."""
-    found = {EXACT: everything - nodes}
-    return found | {state: nodes} if state in FIELDS else found
+    by_state = {EXACT: everything - nodes}
+    return by_state | {state: nodes} if state in FIELDS else by_state

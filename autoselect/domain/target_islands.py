@@ -58,14 +58,14 @@ def _connected(graph: Graph, chosen: set[int]) -> list[set[int]]:
         for other in {producers[t] for t in graph.ops[i].inputs if t in producers} & chosen:
             joined = group[i] | group[other]
             group.update(dict.fromkeys(joined, joined))
-    found: dict[int, set[int]] = {}
+    neighbours: dict[int, set[int]] = {}
     for i in sorted(chosen):
-        found.setdefault(id(group[i]), group[i])
-    return list(found.values())
+        neighbours.setdefault(id(group[i]), group[i])
+    return list(neighbours.values())
 
 
 def computing_in(
-    graph: Graph, kinds: Mapping[int, OpKind], forms: Mapping[int, Mapping[str, str | None]] | None = None
+    graph: Graph, kinds: Mapping[int, OpKind], forms: Mapping[int, Mapping[str, str | None]] | None
 ) -> Graph:
     """The graph with its ops computing in these kinds.
 

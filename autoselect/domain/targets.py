@@ -334,8 +334,8 @@ class Seen:
 def as_seen(target: Target, seen: Sequence[Seen]) -> Target:
     """A target with what was seen of each of its chips."""
     chips = [
-        replace(chip, best=one.best, ddr_per_op=one.ddr_per_op, spills=one.spills)
-        for chip, one in zip(target.chips, seen, strict=True)
+        replace(chip, best=answers.best, ddr_per_op=answers.ddr_per_op, spills=answers.spills)
+        for chip, answers in zip(target.chips, seen, strict=True)
     ]
     return replace(target, parts=tuple(chips)) if target.parts else replace(chips[0], best=target.best)
 

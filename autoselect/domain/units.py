@@ -88,8 +88,8 @@ def nodes_behind(graph: Graph, nodes: Sequence[Node], places: Mapping[int, int],
     if op.op_type == "DIV" and len(op.inputs) == len(("dividend", "divisor")):
         writer = graph.producers().get(op.inputs[1])
     before = {n.name for n in nodes if n.index == writer}
-    found = [name for unit in units(graph, nodes) if before & {*unit} for name in unit]
-    return list(dict.fromkeys([node.name, *found]))
+    before_it = [name for unit in units(graph, nodes) if before & {*unit} for name in unit]
+    return list(dict.fromkeys([node.name, *before_it]))
 
 
 def _join_writers(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
@@ -116,16 +116,16 @@ def _join_readers(graph: Graph, nodes: Sequence[Node], leaders: Mapping[int, int
     for leader, group in sorted(members.items(), reverse=True):
         inside = {node.index for node in group}
         outputs = [tensor for node in group for tensor in graph.ops[node.index].outputs]
-        found = {leaders.get(i, -1) for tensor in outputs for i in readers.get(tensor, []) if i not in inside}
+        units_reading = {leaders.get(i, -1) for tensor in outputs for i in readers.get(tensor, []) if i not in inside}
         is_output = any(tensor in graph.outputs for tensor in outputs)
         reads_node = any(producer in leaders and producer not in inside for producer in _producers(graph, group))
         if (
             all(_follows(node) for node in group)
-            and len(found) == 1
-            and -1 not in found
+            and len(units_reading) == 1
+            and -1 not in units_reading
             and not (is_output or reads_node)
         ):
-            [reader] = found
+            [reader] = units_reading
             joined[leader] = joined.get(reader, reader)
     return joined
 

@@ -108,7 +108,7 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool, ru
 
     Ops that the runtime lacks in 8 or 16 bits count as refused there.
     """
-    found: tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {}, {})
+    decided: tuple[dict[int, str], dict[int, str], dict[int, str], dict[int, str]] = ({}, {}, {}, {})
     choosable = set(nodes)
     if target.parts:
         each = (pins(graph, choosable, part, hybrid=hybrid, runtime=runtime) for part in target.parts)
@@ -123,14 +123,14 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool, ru
         in_int16 = [why for part in in_16_bits(op) for why in _refusals(part, graph, target, (OpKind.INT16,))]
         in_int16 += [why for part in in_16_bits(op) for why in _lacks(part, runtime, "int16")]
         if i in choosable and in_int16:
-            found[3][i] = in_int16[0]
+            decided[3][i] = in_int16[0]
         if in_float and as_integer:
-            found[2][i] = f"{in_float[0]}; {as_integer[0]}"
+            decided[2][i] = f"{in_float[0]}; {as_integer[0]}"
         elif in_float:
-            found[0][i] = in_float[0]
+            decided[0][i] = in_float[0]
         elif as_integer and i in choosable:
-            found[1][i] = as_integer[0]
-    return Pins(keep_int=found[0], keep_float=found[1], impossible=found[2], not_int16=found[3])
+            decided[1][i] = as_integer[0]
+    return Pins(keep_int=decided[0], keep_float=decided[1], impossible=decided[2], not_int16=decided[3])
 
 
 def _pinned_by_any(found: Sequence[Pins]) -> Pins:
@@ -146,7 +146,7 @@ def _pinned_by_any(found: Sequence[Pins]) -> Pins:
 
 def in_16_bits(op: Op) -> tuple[Op, ...]:
     """What stands for an op of the float model where it has 16-bit activations: itself, or those that it is made of."""
-    return tuple(replace(op, op_type=one, kind=OpKind.INT16) for one in COMPOSED.get(op.op_type, (op.op_type,)))
+    return tuple(replace(op, op_type=op_type, kind=OpKind.INT16) for op_type in COMPOSED.get(op.op_type, (op.op_type,)))
 
 
 def _refusals(op: Op, graph: Graph, target: Target, kinds: Iterable[OpKind]) -> list[str]:
@@ -189,13 +189,13 @@ def views(graph: Graph, target: Target) -> list[tuple[Target, Verdict]]:
     """What each chip of a target makes of a model; the target itself where it is one."""
     if not target.parts:
         return [(target, judge(graph, target))]
-    asked, found = list(target.asked), []
+    asked, pairs = list(target.asked), []
     for chip in target.parts:
         own = graph
         if chip in asked and len(asked) > 1:
             own = seen_by(graph, asked.index(chip))
-        found.append((chip, judge(own, chip)))
-    return found
+        pairs.append((chip, judge(own, chip)))
+    return pairs
 
 
 def _worst(found: Sequence[tuple[Target, Verdict]]) -> Verdict:
@@ -364,7 +364,7 @@ def may_spill(graph: Graph, chip: Target) -> bool:
 
 def _crossings(graph: Graph, placements: Sequence[Placement], *, with_interface: bool) -> tuple[int, ...]:
     """Tensors that one side writes and the other reads, ascending; those of an interface conversion only if asked."""
-    producers, found = graph.producers(), set()
+    producers, crossings = graph.producers(), set()
     for op, placement in zip(graph.ops, placements, strict=True):
         for tensor in op.inputs:
             writer = producers.get(tensor)
@@ -373,5 +373,5 @@ def _crossings(graph: Graph, placements: Sequence[Placement], *, with_interface:
             if not with_interface and (is_interface(op, graph) or is_interface(graph.ops[writer], graph)):
                 continue
             if {placement.place, placements[writer].place} == {Place.ACCELERATOR, Place.HOST}:
-                found.add(tensor)
-    return tuple(sorted(found))
+                crossings.add(tensor)
+    return tuple(sorted(crossings))

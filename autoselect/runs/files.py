@@ -32,10 +32,12 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise
     except OSError as exc:
         remedy = "Free some space or choose" if exc.errno in _FULL else "Choose"
-        raise StorageError(
+        error = StorageError(
             f"{path} could not be written: {exc.strerror or exc}. {remedy} another --output; nothing that was complete "
             "is lost."
-        ) from exc
+        )
+        error.errno = exc.errno
+        raise error from exc
 
 
 def refuse_existing(path: Path) -> None:

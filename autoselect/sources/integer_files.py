@@ -28,7 +28,7 @@ class IntegerModel:
     per_channel: bool
 
 
-def integer_model(source: str | Path | bytes, signature: str | None = None) -> IntegerModel:
+def integer_model(source: str | Path | bytes, signature: str | None) -> IntegerModel:
     """Read an integer model.
 
     Args:

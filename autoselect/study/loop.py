@@ -314,7 +314,7 @@ class SearchLoop:
 
     def _stepped(self, costs: Sequence[Mapping[str, float]]) -> np.ndarray:
         """Costs in the order of the objectives, each down to a whole step of the front, shape (n, n_costs)."""
-        table = np.array([[one[column] for column in self._study.costs] for one in costs], dtype=np.float64)
+        table = np.array([[figures[column] for column in self._study.costs] for figures in costs], dtype=np.float64)
         return whole_steps(table, [self._steps.get(column, 0.0) for column in self._study.costs])
 
     @property
@@ -350,11 +350,11 @@ class SearchLoop:
         self._tell(asked, self._known.get(sha256) or self._dropped[sha256], reused=True)
 
     def _tell(self, asked: Asked, found: Scores | Partial, *, reused: bool = False) -> None:
-        known: dict[str, Any] = {"partial": found}
+        outcome: dict[str, Any] = {"partial": found}
         if isinstance(found, Scores):
-            known = {"scores": found, "violations": self._yardstick.violations(found)}
+            outcome = {"scores": found, "violations": self._yardstick.violations(found)}
         error = self._forecast_errors.get(asked.recipe.fingerprint, "")
-        self._report(self._study.tell(asked, **known, reused=reused, forecast_error=error))
+        self._report(self._study.tell(asked, **outcome, reused=reused, forecast_error=error))
 
     def _fail(self, asked: Asked, error: TrialError, built: build_jobs.BuildReply | None) -> None:
         op = error.op if isinstance(error, ScoreError) else None

@@ -83,12 +83,12 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
 
 def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, pool: Workers, clock: StageClock) -> str:
     """Settle what is left to the search, and go on; what is known by then is in the folder at each step."""
-    known = folder.read_manifest() if folder.manifest.exists() else new_manifest(request)
+    manifest = folder.read_manifest() if folder.manifest.exists() else new_manifest(request)
 
     def note(**facts: Any) -> None:
-        known.update(facts)
+        manifest.update(facts)
         if not request.members:  # No manifest names them, so such a search cannot go on before it has scored them.
-            folder.write_manifest(known)
+            folder.write_manifest(manifest)
 
     note(hashes=dict(case.hashes), counts=dict(case.counts), notes=list(case.notes))
     write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
@@ -97,7 +97,7 @@ def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, p
     note(float_model=asdict(float_model), warnings=list(case.warnings))
     _yardstick(request, float_model)  # Or it is refused: nothing could be recommended.
     settled = {"settings": request.kept(), "search_space": space_hash(space)}
-    folder.write_manifest({**known, **settled})
+    folder.write_manifest({**manifest, **settled})
     return _search(request, folder, case, space, float_model, pool, clock)
 
 
@@ -383,8 +383,8 @@ class _Search:
         if ladder is not None:
             write_table(self.folder.weight_levels, COLUMNS_OF_LEVELS, ladder.rows())
         self.request = _affording(self.request.knowing(repairs=choice), self.case, self.space)
-        known = self.folder.read_manifest()
-        self.folder.write_manifest({**known, "settings": self.request.kept()})
+        manifest = self.folder.read_manifest()
+        self.folder.write_manifest({**manifest, "settings": self.request.kept()})
 
     def _with_levels(self, settings: Settled, corrects: bool) -> tuple[RepairChoice, Ladder | None]:
         """See :func:`with_levels`; where nobody can say what levels do, all weights have 8 bits."""
@@ -543,13 +543,13 @@ def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline
     """Those that the target can run (without hybrid kernels there is no all-DRQ model), and members of other runs."""
     target, settings = read_target(request.settings.target), request.settings
     runs_hybrid = target.runs_hybrid
-    found = baselines(
+    models = baselines(
         case.layers, space, settings.template, helpful=settings.repairs.sets, with_float=target.asks_compiler
     )
     members = [
         Baseline(name="merged", recipe=recipe, is_like_others=False, is_whole=False) for recipe in request.members
     ]
-    return [b for b in found if runs_hybrid or b.recipe.fallback != "drq"] + members
+    return [b for b in models if runs_hybrid or b.recipe.fallback != "drq"] + members
 
 
 def _affording(request: Request, case: Case, space: BoundSpace) -> Request:
@@ -561,14 +561,14 @@ def _affording(request: Request, case: Case, space: BoundSpace) -> Request:
 
 def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
     """What to say of members of other runs that have no score here, each with the reason."""
-    told = {r.recipe.fingerprint: r for r in study.records() if r.recipe is not None}
-    found = []
+    by_recipe = {r.recipe.fingerprint: r for r in study.records() if r.recipe is not None}
+    messages = []
     for number, recipe in enumerate(request.members, start=1):
-        record = told.get(recipe.fingerprint)
+        record = by_recipe.get(recipe.fingerprint)
         if record is None or record.scores is None:
             why = "the merge was stopped before" if record is None or not record.error else record.error
-            found.append(f"Member {number} of {len(request.members)} of the merged runs has no score: {why}")
-    return tuple(map(sentence, found))
+            messages.append(f"Member {number} of {len(request.members)} of the merged runs has no score: {why}")
+    return tuple(map(sentence, messages))
 
 
 def _opened_study(folder: RunFolder, objectives: tuple[Objective, ...]) -> SearchStudy:

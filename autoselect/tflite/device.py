@@ -89,7 +89,7 @@ class Device:
         return f"{model}, Android {version}, {self.serial}"
 
     @contextlib.contextmanager
-    def bench(self, tool: str = TOOL, *, threads: int = 1, flags: Sequence[str] = ()) -> Iterator[Bench]:
+    def bench(self, tool: str, *, threads: int, flags: Sequence[str]) -> Iterator[Bench]:
         """A new folder on the device for models, removed at the end.
 
         Raises:
@@ -162,7 +162,7 @@ class Bench:
         return read_timing(said)
 
 
-def find_device(serial: str | None = None) -> Device:
+def find_device(serial: str | None) -> Device:
     """The device that is attached.
 
     Raises:

@@ -32,7 +32,7 @@ class Latency:
     runs: int
 
 
-def latency_of(content: bytes, sample: Mapping[str, np.ndarray], *, threads: int = 1) -> Latency:
+def latency_of(content: bytes, sample: Mapping[str, np.ndarray], *, threads: int) -> Latency:
     """Time one model on one sample, with LiteRT's default delegates.
 
     Raises:

@@ -161,7 +161,7 @@ def test_the_search_space_file_names_its_wrong_key(tmp_path: Path) -> None:
 
 def test_a_quantized_model_is_refused(finished: autoselect.Run, tmp_path: Path) -> None:
     for name in ("integer", finished.front["id"].iloc[0]):
-        with pytest.raises(ModelError, match=r"quantized already: \d+ of its tensors.*float model"):
+        with pytest.raises(ModelError, match=r"\bquantized\b.*float model"):
             pump.search(tmp_path / "run", model=finished.model_path(name))
     assert not (tmp_path / "run" / "manifest.json").exists()
 
@@ -245,7 +245,7 @@ def test_what_another_search_left_before_it_began_is_not_used(tmp_path: Path) ->
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
-    with pytest.raises(RunFolderError, match=r"Choose a new or an empty folder"):
+    with pytest.raises(RunFolderError, match="empty folder"):
         pump.search(tmp_path / "run")
     assert (tmp_path / "run").read_text() == "a file"
 
@@ -277,7 +277,7 @@ def test_two_processes_do_not_share_a_folder(
 ) -> None:
     before = pump.tree(finished.directory)
     monkeypatch.chdir(finished.directory)
-    with RunFolder(finished.directory).locked(), pytest.raises(RunFolderError, match="Another process is working"):
+    with RunFolder(finished.directory).locked(), pytest.raises(RunFolderError, match="Another process"):
         autoselect.resume(spelling, trials=30)
     assert pump.tree(finished.directory) == before
 
@@ -326,9 +326,9 @@ def full_at(monkeypatch: pytest.MonkeyPatch, file: str) -> FullDisk:
 def test_a_disk_full_before_the_search_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         disk = full_at(patch, "manifest.json")
-        with pytest.raises(StorageError, match=r"manifest\.json could not be written: No space left") as caught:
+        with pytest.raises(StorageError, match=r"manifest\.json") as caught:
             pump.search(tmp_path / "run", trials=3)
-    assert (disk.failed, caught.value.exit_code) == (1, 8)
+    assert (disk.failed, caught.value.exit_code, caught.value.errno) == (1, 8, errno.ENOSPC)
     assert not (tmp_path / "run" / "manifest.json").exists()
     assert pump.search(tmp_path / "run", trials=3).status == "complete"
 
@@ -339,8 +339,9 @@ def test_a_disk_full_during_the_search_is_resumed_from(
 ) -> None:
     with monkeypatch.context() as patch:
         full_at(patch, file)
-        with pytest.raises(StorageError, match=r"No space left on device.*nothing that was complete is lost"):
+        with pytest.raises(StorageError, match="--output") as caught:
             pump.search(tmp_path / "run", trials=4)
+    assert caught.value.errno == errno.ENOSPC
     hidden = {p.name for p in (tmp_path / "run").rglob(".*")}
     assert hidden <= {".autoselect-lock", ".autoselect-work"}  # No half-written file stays.
     with pytest.raises(RunFolderError, match="stopped early"):
@@ -358,8 +359,9 @@ def test_a_disk_full_leaves_the_old_files(
     shutil.copytree(finished.directory, folder)
     with monkeypatch.context() as patch:
         full_at(patch, file)
-        with pytest.raises(StorageError, match="No space left"):
+        with pytest.raises(StorageError) as caught:
             autoselect.resume(folder, trials=21)
+    assert caught.value.errno == errno.ENOSPC
     assert (folder / file).read_bytes() == (finished.directory / file).read_bytes()
     assert autoselect.load_run(folder).summary == finished.summary
 
@@ -375,18 +377,19 @@ def test_a_file_is_written_whole_or_stays(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(files.os, call, refuse)
-    with pytest.raises(StorageError, match=r"a\.json could not be written: No space left"):
+    with pytest.raises(StorageError, match=r"a\.json") as caught:
         files.write_json(path, {"new": 2})
+    assert caught.value.errno == errno.ENOSPC
     assert json.loads(path.read_text()) == {"old": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    (tmp_path / "cache").write_text("a file where the cache should be")
+    (tmp_path / "cache").write_text("no folder")
     keep(tmp_path / "work", tmp_path / "cache" / "entry")
     assert not fetch(tmp_path / "cache" / "entry", tmp_path / "target")
-    assert (tmp_path / "cache").read_text() == "a file where the cache should be"
+    assert (tmp_path / "cache").read_text() == "no folder"
 
 
 # ---------------------------------------------------------------------------------------- a read-only folder
@@ -407,9 +410,10 @@ def test_a_read_only_folder_is_told_and_stays(
     for name in ("mkdir", "replace"):
         monkeypatch.setattr(files.os, name, refuse)
     monkeypatch.setattr("filelock.FileLock.acquire", refuse)
-    with pytest.raises(StorageError, match=r"could not be written: Read-only file system"):
+    with pytest.raises(StorageError) as caught:
         use(folder)
     monkeypatch.undo()
+    assert caught.value.errno == errno.EROFS
     assert pump.tree(tmp_path) == before
     if use is not pump.search:
         assert len(autoselect.load_run(folder).trials) == len(finished.trials)

@@ -53,12 +53,12 @@ def test_a_check_names_the_phases(tmp_path: Path) -> None:
 
 
 def test_a_check_tells_that_calibration_was_prepared_otherwise() -> None:
-    assert not [told for told in autoselect.check(**pump.LIVE, workers=1).warnings if "leave the ranges" in told]
+    assert not [told for told in autoselect.check(**pump.LIVE, workers=1).warnings if "ranges that" in told]
     inputs, labels = pump.SEARCH
     events: list[Event] = []
     options = {**pump.LIVE, "evaluation": (8.0 * inputs, labels)}
     found = autoselect.check(**options, workers=1, listener=events.append)
-    [told] = [told for told in found.warnings if "leave the ranges" in told]
+    [told] = [told for told in found.warnings if "ranges that" in told]
     assert "input" in told
     assert told in [event.message for event in events if isinstance(event, Warned)]
 

@@ -60,12 +60,12 @@ def test_members_are_compiled_and_emulated(found: autoselect.Run) -> None:
 
 def test_the_verdict_speaks_of_the_chip(found: autoselect.Run) -> None:
     row = found.front.set_index("id").loc[found.picks["recommended"]]
-    assert "on the NPU" in found.summary["verdict"]
-    assert ("no op left on the CPU" in found.summary["verdict"]) == (row["left_ops"] == 0)
+    assert "NPU" in found.summary["verdict"]
+    assert ("no op left" in found.summary["verdict"]) == (row["left_ops"] == 0)
 
 
 def test_rewrites_are_noted(found: autoselect.Run) -> None:
-    assert any(note.startswith("Rewrites that change no output") for note in found.manifest["notes"])
+    assert any(note.startswith("Rewrites ") for note in found.manifest["notes"])
 
 
 def test_both_tables_have_the_compilers_cost_of_a_member(found: autoselect.Run) -> None:
@@ -101,7 +101,7 @@ def test_a_member_is_built_again_bit_for_bit_for_its_target(found: autoselect.Ru
 def test_what_surely_does_not_spill_is_not_compiled_before_the_front(found: autoselect.Run) -> None:
     assert not any("predicted_cost" in made for made in found.trials["compiled"].dropna())
     assert "candidates" not in found.summary["compiler"]
-    assert not any("every candidate is compiled" in note for note in found.manifest["notes"])
+    assert not any("is compiled" in note for note in found.manifest["notes"])
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_where_mixes_spill_every_candidate_is_compiled_and_the_run_says_so(spill
     assert [one["cost"] for one in made] == pytest.approx(trials["penalty"].tolist())
     assert all(one["cost"] > one["predicted_cost"] + 100.0 for one in made if spilled_bytes(one))
     assert spilling.summary["compiler"]["candidates"]["compiled"] == trials["id"].nunique()
-    assert sum("So every candidate is compiled" in note for note in spilling.manifest["notes"]) == 1
+    assert sum("is compiled" in note for note in spilling.manifest["notes"]) == 1
 
 
 def test_what_was_compiled_is_compiled_no_second_time(

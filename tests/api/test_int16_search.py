@@ -79,7 +79,7 @@ def test_each_member_says_which_runtimes_load_it(found: autoselect.Run, tmp_path
         assert (("QUANTIZE", ("int8", "int16")) in types) is (one in mixed)
         assert need["tensorflow"] == ("" if one in mixed else "2.19")
         card = autoselect.pick(found.directory, name=one, output=tmp_path / f"{one}.tflite")["card"]
-        assert f"LiteRT {need['litert']} or later loads it." in Path(card).read_text(encoding="utf-8")
+        assert f"LiteRT {need['litert']} or later" in Path(card).read_text(encoding="utf-8")
     assert mixed
 
 
@@ -97,7 +97,7 @@ def test_without_16_bits_it_is_not_resumed(found: autoselect.Run, monkeypatch: p
     before, why = pump.tree(found.directory), ("No unit has 16-bit activations. It crashed.",)
 
     monkeypatch.setattr(preparing, "makes_int16", lambda *_: (False, why))
-    with pytest.raises(RunFolderError, match=r"int16 units, which cannot be made now\..* It crashed\."):
+    with pytest.raises(RunFolderError, match=r"int16 units\b.* crashed\."):
         autoselect.resume(found.directory, trials=10)
     assert pump.tree(found.directory) == before
 
@@ -132,9 +132,9 @@ def test_16_bits_are_refused_where_they_do_not_run(tmp_path: Path) -> None:
     target = tmp_path / "own.toml"
     text = (TARGETS / "integer-only.toml").read_text(encoding="utf-8")
     target.write_text("\n".join(line for line in text.splitlines() if not line.startswith("int16 =")), encoding="utf-8")
-    with pytest.raises(UsageError, match=r"runs no ops with 16-bit activations.*--int16"):
+    with pytest.raises(UsageError, match=r"16-bit activations.*--int16"):
         pump.search(tmp_path / "run", target=str(target), int16=True)
-    with pytest.raises(UsageError, match=r"--int16 is for the fallbacks search and float"):
+    with pytest.raises(UsageError, match=r"^--int16 .*--fallback drq"):
         pump.search(tmp_path / "run", fallback="drq", int16=True)
     assert not any(wide(pump.search(tmp_path / "run", target=str(target), trials=5, int16=None).trials))
 

@@ -76,7 +76,7 @@ def test_what_the_converter_made_of_the_same_keras_model(tmp_path: Path) -> None
     assert manifest["sources"]["integer"] == str(path)
     assert manifest["hashes"]["integer"] == pump.sha256(path)
     assert manifest["settings"]["repairs"] == []
-    assert not any("bit for bit" in message for message in manifest["warnings"])
+    assert not any("for bit" in message for message in manifest["warnings"])
     assert not list(run.directory.rglob("*.build.py"))
     assert not (run.directory / "calibrated.tflite").exists()
     integer = run.trials[run.trials["float_ops"] == 0].iloc[0]
@@ -93,7 +93,7 @@ def test_what_the_converter_made_of_the_same_keras_model(tmp_path: Path) -> None
     again = {"calibration": CALIBRATION, "evaluation": EVALUATION}
     assert autoselect.resume(run.directory, trials=7, **again).status == "complete"
     path.write_bytes(zoo.litert_integer(converted(model, quantized=False)))
-    with pytest.raises(RunFolderError, match="was made with another integer"):
+    with pytest.raises(RunFolderError, match="another integer"):
         autoselect.resume(run.directory, trials=8, **again)
 
 
@@ -104,7 +104,7 @@ def test_samples_that_the_integer_model_cannot_hold_are_told_of(tmp_path: Path) 
     scaled = [255.0 * abs(sample) for sample in SAMPLES]
     inputs = {"calibration": scaled[:7], "evaluation": scaled[7:]}
     told = search(float_model, integer, tmp_path / "other", **inputs).summary["warnings"]
-    assert sum("are clipped. The integer model was made for inputs" in message for message in told) == 1
+    assert sum("are clipped" in message for message in told) == 1
     plain = search(float_model, integer, tmp_path / "own").summary["warnings"]
     assert not any("clipped" in message for message in plain)
 
@@ -206,7 +206,7 @@ def test_what_does_not_go_with_another_quantizer(tmp_path: Path, monkeypatch: py
     for number, (changes, why) in enumerate(refused):
         with pytest.raises(UsageError, match=why):
             search(content, output=tmp_path / str(number), **changes)
-    with pytest.raises(UsageError, match="expected one of tensorflow, litert, got 'onnx'"):
+    with pytest.raises(UsageError, match=r"--quantizer: .*got 'onnx'"):
         autoselect.build(
             autoselect.Recipe(), model=content, quantizer="onnx", calibration=CALIBRATION, output=tmp_path / "m.tflite"
         )
@@ -234,8 +234,8 @@ def test_the_granularity_is_the_files_own(tmp_path: Path) -> None:
     run = search(content, integer, tmp_path / "run", trials=2)
     manifest = json.loads((run.directory / "manifest.json").read_text())
     assert manifest["settings"]["per_channel"] is False
-    assert [m for m in manifest["warnings"] if "one scale per tensor" in m]
-    with pytest.raises(RunFolderError, match=r"started with a live \w+\. Pass it again"):
+    assert [m for m in manifest["warnings"] if "per tensor" in m]
+    with pytest.raises(RunFolderError, match=r"a live \w+\. Pass"):
         autoselect.resume(run.directory, model=content)
 
 
@@ -283,23 +283,23 @@ def test_what_the_integer_model_has_in_float_is_told_where_it_is_named(tmp_path:
         {"denylisted_nodes": {f"{name[:-1]}*"}},
     ]
     for named in everything:
-        with pytest.raises(RecipeError, match="is in float already: the all-integer model leaves it in float"):
+        with pytest.raises(RecipeError, match="in float"):
             autoselect.build(
                 autoselect.Recipe(**named), model=content, integer=path, calibration=CALIBRATION, output=tmp_path / "x"
             )
-    with pytest.raises(RecipeError, match="is in float already"):
+    with pytest.raises(RecipeError, match="in float"):
         autoselect.diagnose(content, integer=path, calibration=CALIBRATION, recipe=mixed, figures=False)
     for pattern in ("SOFTMAX", name):
-        with pytest.raises(UsageError, match=f"--keep-float: '{re.escape(pattern)}' is in float already"):
+        with pytest.raises(UsageError, match=f"--keep-float: '{re.escape(pattern)}' "):
             search(content, path, tmp_path / "run", keep_float=[pattern])
 
 
 def test_repairs_and_a_quantized_model_in_the_floats_place_are_refused(tmp_path: Path) -> None:
     content, integer = zoo.cnn().float_model, zoo.tensorflow_integer(zoo.cnn())
-    with pytest.raises(UsageError, match=r"Repairs do not go with an integer model.*bias, equalization.*Leave"):
+    with pytest.raises(UsageError, match=r"^Repairs .*bias, equalization"):
         search(content, integer, tmp_path / "run", repairs=("bias", "equalization"))
     recipe = autoselect.Recipe(repairs=("bias",))
-    with pytest.raises(UsageError, match="Repairs do not go"):
+    with pytest.raises(UsageError, match=r"^Repairs "):
         autoselect.build(recipe, model=content, integer=integer, calibration=CALIBRATION, output=tmp_path / "x.tflite")
     with pytest.raises(ModelError, match=r"quantized already.*--integer"):
         autoselect.search(integer, calibration=CALIBRATION, evaluation=EVALUATION, metric="agreement")

@@ -145,13 +145,13 @@ def test_runs_of_another_runtime_than_this_one_are_not_merged(finished: autosele
         manifest = json.loads(folder.manifest.read_text())
         manifest["versions"]["ai-edge-litert"] = "2.1.3"
         folder.manifest.write_text(json.dumps(manifest))
-    with pytest.raises(RunFolderError, match=r"was scored by ai-edge-litert 2\.1\.3, this is .* Install that version"):
+    with pytest.raises(RunFolderError, match=r"ai-edge-litert 2\.1\.3, this is .* Install"):
         autoselect.merge([folder.root for folder in folders], output=tmp_path / "merged")
     assert autoselect.compare(*(folder.root for folder in folders)).alike
 
 
 def test_one_run_is_not_merged_and_a_folder_is_not_written_over(finished: autoselect.Run, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="two run folders"):
+    with pytest.raises(UsageError, match="two run"):
         autoselect.merge([finished.directory], output=tmp_path / "merged")
-    with pytest.raises(RunFolderError, match="holds another run"):
+    with pytest.raises(RunFolderError, match="another run"):
         autoselect.merge([finished.directory] * 2, output=finished.directory)

@@ -131,6 +131,6 @@ def test_a_card_lies_beside_the_model(finished: autoselect.Run, results: dict[st
     assert str(Path(pump.MODEL_PATH).parent) not in card
     assert {line.count("|") for line in tables[:5]} == {tables[0].count("|")}
     (tmp_path / "taken.md").write_text("mine", encoding="utf-8")
-    with pytest.raises(autoselect.AutoselectError, match=r"taken\.md exists already"):
+    with pytest.raises(autoselect.AutoselectError, match=r"taken\.md .*--force"):
         autoselect.pick(finished.directory, output=tmp_path / "taken.tflite")
     assert not (tmp_path / "taken.tflite").exists()

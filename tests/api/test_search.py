@@ -420,7 +420,7 @@ def test_other_ingredients_are_refused(
 
 def test_a_second_search_in_the_same_folder_is_refused(finished: autoselect.Run) -> None:
     before = pump.tree(finished.directory)
-    with pytest.raises(RunFolderError, match=r"holds another run.*resume"):
+    with pytest.raises(RunFolderError, match=r"another run.*resume"):
         pump.search(finished.directory)
     assert pump.tree(finished.directory) == before
 
@@ -617,7 +617,7 @@ class Fewer:
 
 
 def test_scores_of_other_samples_than_floats_fail_the_trial(tmp_path: Path) -> None:
-    with pytest.raises(PreparationError, match=r"199 scores, and 200 of the float model\. Give one for each sample"):
+    with pytest.raises(PreparationError, match=r"199 scores, .*200 .*each sample"):
         pump.search(tmp_path / "run", evaluation=None, heldout=None, evaluator=Fewer(), trials=3)
 
 
@@ -714,7 +714,7 @@ def test_a_demanded_score_is_a_limit_on_the_drop(tmp_path: Path, monkeypatch: py
 
 
 def test_a_score_that_float_does_not_reach_is_refused_before_the_search(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"float model itself scores 0\.9\d* accuracy .* the demanded 0\.99"):
+    with pytest.raises(UsageError, match=r"0\.9\d* accuracy .*\b0\.99\b.*--min-score"):
         pump.search(tmp_path / "run", trials=10, min_score=0.99)
     assert not (tmp_path / "run" / "manifest.json").exists()
 

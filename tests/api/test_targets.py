@@ -30,13 +30,13 @@ def test_a_front_for_tflm_has_no_hybrid_op_and_an_int8_interface(tmp_path: Path)
 
 
 def test_hybrid_ops_are_refused_before_any_work_where_they_do_not_run(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"'tflm' runs no hybrid ops.*--fallback float"):
+    with pytest.raises(UsageError, match=r"'tflm'.* hybrid .*--fallback float"):
         pump.search(tmp_path / "run", target="tflm", fallback="drq")
     assert not (tmp_path / "run").exists()
 
 
 def test_an_unknown_target_is_told_before_any_work(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"'tflmm'.*Did you mean 'tflm'"):
+    with pytest.raises(UsageError, match=r"'tflmm'.*'tflm'"):
         pump.search(tmp_path / "run", target="tflmm")
 
 
@@ -50,9 +50,7 @@ def test_a_target_that_no_candidate_can_satisfy_is_told_with_the_rule_and_the_no
     rule = '\n[[reject]]\nops = ["{}"]\nprecisions = ["int8", "float"]\nby = "runtime"\nwhy = "No such op."\n'
     op_type = autoselect.inspect(pump.MODEL_PATH)["subgraphs"][0]["ops"][0]["op_type"]
     (tmp_path / "own.toml").write_text(TFLM.read_text() + rule.format(op_type))
-    with pytest.raises(
-        UsageError, match=rf"No candidate can satisfy target 'tflm': it refuses the {op_type} '.*No such"
-    ):
+    with pytest.raises(UsageError, match=rf"'tflm': .*{op_type} '.*No such"):
         pump.search(tmp_path / "run", target=str(tmp_path / "own.toml"))
 
 
@@ -63,7 +61,7 @@ def test_a_node_that_the_target_takes_in_integers_only_is_kept_there(tmp_path: P
     rule = f'\n[[reject]]\nops = ["{kept}"]\nprecisions = ["float"]\nby = "compiler"\nwhy = "No float one."\n'
     (tmp_path / "own.toml").write_text(TFLM.read_text() + rule)
     run = pump.search(tmp_path / "run", target=str(tmp_path / "own.toml"), trials=6, early_exit=False)
-    assert any(kept in warning and "stay in integers" in warning for warning in run.summary["warnings"])
+    assert any(kept in warning and "in integers" in warning for warning in run.summary["warnings"])
     for name in run.front["id"]:
         found = autoselect.inspect(run.model_path(name))["subgraphs"][0]["ops"]
         assert {op["kind"] for op in found if op["op_type"] == kept} == {"integer"}

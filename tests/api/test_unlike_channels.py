@@ -44,7 +44,7 @@ def test_scores_that_all_int8_loses_are_told_and_count(detector: bytes, tmp_path
     )
     told = [event.message for event in events if isinstance(event, Warned)]
     [narrow] = [message for message in told if "integer steps" in message]
-    assert "channels 4 to 6, whose values go from" in narrow
+    assert "channels 4 to 6" in narrow
     assert narrow in run.manifest["warnings"]
     assert run.summary["references"]["fiq"]["sqnr_db"] < 12.0  # The whole output has about 40 dB.
 
@@ -62,7 +62,7 @@ def test_the_verdict_names_the_group_that_another_metric_does_not_see(detector: 
         early_exit=True,
     )
     [told] = [message for message in run.summary["warnings"] if "as a whole" in message]
-    assert "channels 4 to 6, whose values go from" in told
+    assert "channels 4 to 6" in told
     assert told in run.summary["verdict"]
 
 
@@ -70,5 +70,5 @@ def test_a_diagnosis_names_the_group(detector: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.tflite").write_bytes(detector)
     found = autoselect.diagnose(tmp_path / "model.tflite", calibration=DATA[:12])
     [advice] = [one for one in found.advice if one.rule == "unlike_channels"]
-    assert "channels 4 to 6, whose values go from" in advice.evidence
+    assert "channels 4 to 6" in advice.evidence
     assert "--int16" in advice.action

@@ -189,7 +189,7 @@ def test_what_cannot_be_asked_is_told(run: autoselect.Run, asked: dict[str, Any]
 
 
 def test_a_wrong_recipe_is_told_as_such(run: autoselect.Run) -> None:
-    with pytest.raises(RecipeError, match="No node is called 'nothing'"):
+    with pytest.raises(RecipeError, match="'nothing'"):
         run.what_if(Recipe(denylisted_nodes={"nothing"}))
 
 
@@ -200,7 +200,7 @@ def copied(run: autoselect.Run, folder: Path) -> Path:
 def test_a_run_that_keeps_no_model_is_told(run: autoselect.Run, tmp_path: Path) -> None:
     folder = copied(run, tmp_path)
     shutil.rmtree(folder / "kept")
-    with pytest.raises(UsageError, match=r"keeps no calibrated model.*autoselect resume"):
+    with pytest.raises(UsageError, match=r"calibrated model.*autoselect resume"):
         autoselect.load_run(folder).what_if()
 
 
@@ -275,7 +275,7 @@ def test_what_parts_units_is_called_approximate(run: autoselect.Run) -> None:
 def test_limits_are_drawn_with_their_resamples(run: autoselect.Run) -> None:
     (panel,) = run.plot_limits().axes
     assert {artist.get_gid() for artist in panel.get_children()} >= {"recommended", "resamples", "limit"}
-    with pytest.raises(RunFolderError, match=r"has no limits.csv"):
+    with pytest.raises(RunFolderError, match=r"limits\.csv"):
         read_limits(run.directory / "front")
     assert panel.get_xlim()[1] > 4.9
     assert len(run.plot_limits(run.limits(["integer-only", "litert-cpu"])).axes) == 2

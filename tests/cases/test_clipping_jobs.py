@@ -62,8 +62,8 @@ def test_values_beyond_what_calibration_saw_are_warned_of_once(tmp_path: Path) -
     evaluation = np.concatenate([CALIBRATION, 8.0 * CALIBRATION])
     [message] = warnings(plain, evaluation, tmp_path)
     outputs = CALIBRATION @ zoo.weights(8, 4)
-    assert message.startswith("Values leave the ranges that calibration saw, and integers cut them off: input 'x0' is")
-    assert "output 'output_0' is beyond on " in message
+    assert ": input 'x0' is" in message
+    assert "output 'output_0'" in message
     assert " of 40 search samples (it has -" in message
     for values in (CALIBRATION, outputs):
         assert f"integers hold {values.min():.3g} to {values.max():.3g})" in message

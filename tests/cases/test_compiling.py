@@ -143,7 +143,7 @@ def test_without_a_cache_everything_is_compiled(monkeypatch: pytest.MonkeyPatch)
 def test_a_refusal_is_kept_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = install(monkeypatch, CompilerRefusal("Vela refuses the candidate: no float LSTM"))
     for _ in range(2):
-        with pytest.raises(CompilerRefusal, match="no float LSTM"):
+        with pytest.raises(CompilerRefusal, match="float LSTM"):
             report(tmp_path)
     assert fake.calls == 1
 

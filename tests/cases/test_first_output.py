@@ -54,7 +54,7 @@ def test_a_metric_is_guessed_from_the_output_that_is_scored() -> None:
     keys, first = ORDERS["turned round"]
     looked = look(called(keys))
     assert [output["name"] for output in looked["outputs"]] == ["output_0", "output_1", "output_2"]
-    assert f"{first + 1} values a sample" in looked["why"]
+    assert f"{first + 1} values" in looked["why"]
 
 
 def test_an_output_of_indices_is_not_the_first() -> None:
@@ -72,7 +72,7 @@ def test_class_numbers_are_no_scores_of_classes(name: str) -> None:
     """Accuracy wanted labels of 0 and 1."""
     label = TensorSpec(name="label:0", key="label", shape=(1,), dtype=np.dtype(np.int64))
     quantized = replace(label, shape=(1, 10), dtype=np.dtype(np.int8), is_quantized=True)
-    with pytest.raises(MetricError, match=r"whole numbers \(int64\) in 'label', such as ARG_MAX writes"):
+    with pytest.raises(MetricError, match=r"\(int64\) in 'label'.*ARG_MAX"):
         scored_shape((label,), make_metric(name))
     assert scored_shape((quantized,), make_metric(name)) == (1, 10)
     assert scored_shape((label,), make_metric("mae")) == (1,)

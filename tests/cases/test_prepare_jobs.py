@@ -58,7 +58,7 @@ def test_what_the_quantizer_folds_is_folded_where_rounding_alone_tells(tmp_path:
     assert len(found.layers.nodes) == len(found.graph.ops)
     assert not found.remarks
     [note] = found.notes
-    assert note.startswith("Ops of the float model were folded, as TensorFlow's quantizer does. Its outputs differ by")
+    assert "folded" in note
 
 
 def test_what_is_folded_without_a_bit_changed_is_not_told(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_race_needs_a_schedule(made: tuple[CaseFiles, str], monkeypatch: pytes
 
 
 def test_a_schedule_needs_a_scored_candidate(made: tuple[CaseFiles, str]) -> None:
-    with pytest.raises(UsageError, match=r"'never scored'.*Score it first"):
+    with pytest.raises(UsageError, match="'never scored'"):
         race_jobs.keep_schedule(made[0].root, "never scored", 0)
 
 
@@ -178,5 +178,5 @@ def test_a_schedule_needs_a_scored_candidate(made: tuple[CaseFiles, str]) -> Non
 def test_only_means_race(tmp_path: Path, metric: str | None) -> None:
     evaluator = None if metric else (lambda runner: math.pi)
     write_scoring(CaseFiles(root=tmp_path), make_metric(metric) if metric else None, evaluator)
-    with pytest.raises(UsageError, match="mean over samples"):
+    with pytest.raises(UsageError, match="mean over"):
         race_jobs.race(tmp_path, "any", [], 0.5, 0.95)

@@ -31,7 +31,7 @@ def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
     def search(model: str, **arguments: Any) -> None:
         kept.update(arguments, model=model)
-        raise Stopped("as far as this test goes")
+        raise Stopped("went-so-far")
 
     monkeypatch.setitem(vars(autoselect), "search", search)
     monkeypatch.chdir(tmp_path)
@@ -72,7 +72,7 @@ VALUES = [
 @pytest.mark.parametrize(("text", "name", "value"), VALUES)
 def test_a_file_says_what_the_command_line_would(called: dict[str, Any], text: str, name: str, value: object) -> None:
     model = [] if name == "model" else ["other.tflite"]
-    assert "as far as this test goes" in search_with(text, *model).output
+    assert "went-so-far" in search_with(text, *model).output
     assert called[name] == value
     assert type(called[name]) is type(value)
 
@@ -116,7 +116,7 @@ def test_a_wrong_file_is_told_with_the_key(called: dict[str, Any], text: str, me
 def test_a_missing_file_is_told(called: dict[str, Any]) -> None:
     done = invoke("search", "m.tflite", "--config", "none.toml")
     assert done.exit_code == 2
-    assert "none.toml cannot be read" in done.output
+    assert "none.toml" in done.output
 
 
 # ------------------------------------------------------------------------------------------------ init
@@ -142,7 +142,7 @@ def test_init_says_what_it_saw(written: str) -> None:
 
 
 def test_the_file_of_init_is_a_search(written: str, called: dict[str, Any]) -> None:
-    assert "as far as this test goes" in search_with(written).output
+    assert "went-so-far" in search_with(written).output
     assert (called["model"], called["metric"]) == (str(model_path()), "accuracy")
     kept = dict(called)
     called.clear()
@@ -152,7 +152,7 @@ def test_the_file_of_init_is_a_search(written: str, called: dict[str, Any]) -> N
 
 def test_every_key_of_the_file_may_be_uncommented(written: str, called: dict[str, Any]) -> None:
     text = re.sub(r"^# ([a-z0-9-]+ = )", r"\1", written, flags=re.MULTILINE)
-    assert "as far as this test goes" in search_with(text).output
+    assert "went-so-far" in search_with(text).output
     assert called["max_size"] == 400_000.0
     keys = {line.split(" = ")[0] for line in text.splitlines() if " = " in line and not line.startswith("#")}
     assert keys == set(keys_of(search)) - {"json", "debug"}
@@ -218,4 +218,4 @@ def test_a_signature_and_shapes_reach_the_search(called: dict[str, Any]) -> None
 def test_a_shape_that_is_none_is_refused(called: dict[str, Any]) -> None:
     done = invoke("search", "m.tflite", "--shape", "audio")
     assert (done.exit_code, called) == (2, {})
-    assert "expected an input and its sizes" in done.output + done.stderr
+    assert "--shape" in done.output + done.stderr

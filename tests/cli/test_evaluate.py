@@ -131,5 +131,5 @@ def test_limits_where_less_is_better() -> None:
     error = dataclasses.replace(found, metric="mse", direction="minimize", score=0.5, drop=0.2)
     assert error.unmet(max_drop=0.2, min_score=0.5, max_size="1MB") == ()
     assert error.unmet(min_score=0.4) == ("The mse is 0.5, and at most 0.4 is asked for.",)
-    with pytest.raises(UsageError, match=r"max_drop: expected a finite number, got nan"):
+    with pytest.raises(UsageError, match=r"^max_drop: .*got nan"):
         error.unmet(max_drop=math.nan)

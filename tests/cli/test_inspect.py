@@ -68,7 +68,7 @@ def test_where_ops_run_on_a_target(folder: Path) -> None:
 
 def test_a_model_without_islands_says_so(folder: Path) -> None:
     done = invoke(folder / "fiq.tflite", "--target", "integer-only")
-    assert done.stdout.count("Islands on integer-only") == 1
+    assert done.stdout.count("Islands on") == 1
     assert "helps most" not in done.stdout
 
 
@@ -82,7 +82,7 @@ def test_the_summary(folder: Path) -> None:
     assert re.search(r"^CONV_2D +2  2 integer$", done.stdout, re.MULTILINE)
     assert "  input   x0: T0 float32 1x8x8x3" in done.stdout
     assert "\n0 |--------|\n- 8 integer   | 2 conversion\n" in done.stdout
-    assert "Tensors of subgraph" not in done.stdout
+    assert "Tensors of" not in done.stdout
     assert max(map(len, done.stdout.splitlines()[1:])) <= 80
 
 
@@ -114,7 +114,7 @@ def test_long_tables(folder: Path) -> None:
     done = invoke(folder / "fiq.tflite", "--ops", "--tensors").stdout
     assert re.search(r"^ 2 +DEPTHWISE_CONV_2D +integer +2304 +T10 T6\* T4\* -> T11 +int8 1x4x4x16$", done, re.MULTILINE)
     assert re.search(r"^T6 +int8 +1x3x3x16 +144 +buffer \d+ +\S+, zero 0 \(16 scales, axis 3\)", done, re.MULTILINE)
-    assert "Tensors of subgraph" not in invoke(folder / "fiq.tflite", "--ops").stdout
+    assert "Tensors of" not in invoke(folder / "fiq.tflite", "--ops").stdout
     assert "(* a constant)" not in invoke(folder / "fiq.tflite", "--tensors").stdout
 
 

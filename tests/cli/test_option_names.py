@@ -50,8 +50,8 @@ def test_an_old_name_works_and_is_told_once() -> None:
     """The command gets as far as the file that is not there."""
     done = CliRunner().invoke(app, ["evaluate", "none.tflite", "--eval", "a.npz", "--eval=b.npz"])
     assert done.exit_code == 3, done.output
-    assert done.stderr.count("--eval is called --evaluation now") == 1
-    assert "There is no model file none.tflite" in done.stderr
+    assert done.stderr.count("--evaluation now") == 1
+    assert "file none.tflite" in done.stderr
 
 
 def test_after_two_dashes_nothing_is_an_option() -> None:
@@ -69,4 +69,4 @@ def test_an_old_key_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     context = Context()
     read_config(context, str(tmp_path / "run.toml"), search)  # type: ignore[arg-type]
     assert context.default_map == {"evaluation": "a.npz", "io_type": "int8"}
-    assert "--io is called --io-type now" in capsys.readouterr().err
+    assert "--io-type now" in capsys.readouterr().err

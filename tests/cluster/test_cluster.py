@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ from autoselect.cases.events import TrialFinished, Warned
 from autoselect.errors import JobFailed, ModelError, UsageError, WorkerDied
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, result_of
+from autoselect.isolation.worker import TOOK_TOO_LONG
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 from at_once import AtOnce
@@ -125,14 +127,14 @@ def test_a_crash_costs_one_job(workers: Workers) -> None:
         pytest.skip("it has no process of its own that could crash")
     futures = [workers.submit(pow, 2, 1), workers.submit(crash), workers.submit(pow, 2, 3)]
     assert (result_of(futures[0]), result_of(futures[2])) == (2, 8)
-    with pytest.raises(WorkerDied, match="SIGSEGV: a segmentation fault"):
+    with pytest.raises(WorkerDied, match="SIGSEGV"):
         result_of(futures[1])
 
 
 def test_a_job_that_hangs_is_stopped(workers: Workers) -> None:
     if isinstance(workers, AtOnce):
         pytest.skip("it has no process of its own that could be stopped")
-    with pytest.raises(WorkerDied, match="longer than its time limit"):
+    with pytest.raises(WorkerDied, match=re.escape(TOOK_TOO_LONG)):
         workers.call(time.sleep, 60, timeout_seconds=0.5)
 
 
@@ -186,7 +188,7 @@ def test_jobs_do_not_give_memory_back_after_each_tensor(client: Any, tmp_path: P
 
 def test_a_job_that_kills_two_workers_fails(client: Any, tmp_path: Path) -> None:
     with cluster_of(client, tmp_path) as cluster:
-        with pytest.raises(WorkerDied, match="2 workers of the cluster died or sent no answer while they had this job"):
+        with pytest.raises(WorkerDied, match=r"^2 workers "):
             cluster.call(kill_the_dask_worker, str(tmp_path))
         assert len(list(tmp_path.iterdir())) == 2
         assert cluster.call(pow, 2, 5) == 32
@@ -209,7 +211,7 @@ def test_open_schedulers_and_nobody_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message), cluster_of(scheduler, tmp_path):
             pass
-    with pytest.raises(UsageError, match=r"expected a text or a distributed\.Client"), cluster_of(3, tmp_path):
+    with pytest.raises(UsageError, match=r"distributed\.Client"), cluster_of(3, tmp_path):
         pass
 
 
@@ -229,14 +231,14 @@ def test_a_lost_scheduler_is_done_without_until_it_is_back(tmp_path: Path) -> No
             result_of(caught)
         assert cluster.call(os.getcwd) == os.getcwd()
         cluster.slots(1)
-        assert any("The scheduler is lost: the search goes on with 1 processes" in told for told in NEWS)
+        assert any("is lost" in told for told in NEWS)
         stack.enter_context(started(int(first.scheduler_address.rpartition(":")[2])))
         limit = time.monotonic() + 60
-        while not any("The scheduler is back" in told for told in NEWS) and time.monotonic() < limit:
+        while not any("is back" in told for told in NEWS) and time.monotonic() < limit:
             cluster.slots(1)
             time.sleep(0.1)
         assert cluster.call(pow, 2, 5) == 32
-    assert any("The scheduler is back" in told for told in NEWS)
+    assert any("is back" in told for told in NEWS)
 
 
 def test_a_search_on_a_cluster_gives_the_front_of_a_local_one_though_its_worker_dies(
@@ -264,7 +266,7 @@ def test_a_search_on_a_cluster_gives_the_front_of_a_local_one_though_its_worker_
     )
     assert there.status == "complete"
     assert len(there.trials) == 12
-    assert any(isinstance(event, Warned) and "Slots of the cluster" in event.message for event in events)
+    assert any(isinstance(event, Warned) and "Slots of" in event.message for event in events)
     assert pump.tree(tmp_path / "there" / "front") == pump.tree(tmp_path / "here" / "front")
     assert here.summary["picks"] == there.summary["picks"]
     kept = (tmp_path / "there" / "manifest.json").read_text()
@@ -317,7 +319,7 @@ def test_a_worker_that_is_there_and_sends_nothing_counts(
     with cluster_of(client, tmp_path) as cluster:
         with monkeypatch.context() as broken:
             broken.setattr(client, "submit", lost)
-            with pytest.raises(WorkerDied, match="2 workers of the cluster died or sent no answer"):
+            with pytest.raises(WorkerDied, match=r"^2 workers "):
                 raise cluster.submit(pow, 2, 5).exception(timeout=30) or AssertionError("no error")
         assert len(asked) == 2
         assert cluster.submit(pow, 2, 5).result(timeout=30) == 32

@@ -243,13 +243,13 @@ def test_pieces_in_a_wrong_order_are_refused() -> None:
 
     opened(written())
     model.subgraphs[0].operators.reverse()
-    with pytest.raises(ScoreError, match="is read before a piece computes it"):
+    with pytest.raises(ScoreError, match="piece computes"):
         opened(written())
 
 
 @emulated
 def test_a_piece_within_a_loop_is_refused() -> None:
-    with pytest.raises(ScoreError, match="within a loop"):
+    with pytest.raises(ScoreError, match="a loop"):
         opened(compiled(zoo.loop().float_model))
 
 
@@ -262,9 +262,9 @@ def test_a_model_with_variables_is_refused() -> None:
 @emulated
 def test_inputs_of_another_shape_or_name_are_refused() -> None:
     runner = opened(compiled(built("int8")))
-    with pytest.raises(ScoreError, match="The emulation of the NPU fails"):
+    with pytest.raises(ScoreError, match="emulation"):
         runner(np.zeros((1, 8, 9, 3), np.float32))
-    with pytest.raises(ScoreError, match="has no input wrong"):
+    with pytest.raises(ScoreError, match="input wrong"):
         runner({"wrong": np.zeros((1, 8), np.float32)})
 
 
@@ -275,5 +275,5 @@ def test_the_versions_name_both_packages() -> None:
 
 def test_without_the_packages_the_command_that_installs_them_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(UsageError, match="pip install onnxruntime onnxruntime-qnn;"):
+    with pytest.raises(UsageError, match="install onnxruntime onnxruntime-qnn;"):
         require_emulation()

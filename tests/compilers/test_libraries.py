@@ -113,7 +113,7 @@ def test_finding_the_wheel_does_not_import_it(installed: Callable[..., Path]) ->
 
 @pytest.mark.usefixtures("bare")
 def test_where_none_is_there_the_commands_that_bring_them_are_told() -> None:
-    with pytest.raises(UsageError, match=r"The libraries of Qualcomm are not there\.") as caught:
+    with pytest.raises(UsageError, match="Qualcomm") as caught:
         find_libraries("Qualcomm")
     for words in (
         "pip install ai-edge-litert-sdk-qualcomm",
@@ -143,7 +143,7 @@ def test_an_incomplete_folder_is_told_with_what_it_lacks(
 
 @pytest.mark.usefixtures("bare")
 def test_a_folder_that_is_not_there_lacks_everything(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"has no libQnnHtp\.so, libQnnSystem\.so, "):
+    with pytest.raises(UsageError, match=r"libQnnHtp\.so, libQnnSystem\.so, "):
         find_libraries("Qualcomm", str(tmp_path / "none"))
 
 

@@ -394,19 +394,19 @@ def test_a_model_of_which_nothing_is_taken_is_not_compiled(fake: Fake) -> None:
 
 def test_a_compiler_that_contradicts_itself_says_nothing(fake: Fake) -> None:
     compiler = fake.plans({"taken": [0, 1, 4]}, {"taken": [0, 1]})
-    with pytest.raises(JobFailed, match=r"made 1 pieces of a model of which it had said that it makes 2\."):
+    with pytest.raises(JobFailed, match=r"\b1 pieces .*\b2\."):
         compiler.compile(content(), timeout_seconds=60.0)
 
 
 def test_a_vendor_without_a_plugin_is_told() -> None:
     other = replace(PHONE, compiler=LitertPlugin(manufacturer="Acme", soc_model="X"))
-    with pytest.raises(UsageError, match=r"no compiler plugin for 'Acme' here: expected one of Google, Intel, "):
+    with pytest.raises(UsageError, match=r"'Acme' .*Google, Intel, "):
         PluginCompiler(other).require()
 
 
 def test_without_litert_it_is_said_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(UsageError, match=r"come with ai-edge-litert 2\.1 or newer on Linux"):
+    with pytest.raises(UsageError, match=r"ai-edge-litert 2\.1 "):
         PluginCompiler(PHONE).require()
 
 
@@ -517,7 +517,7 @@ def test_a_16_bit_depthwise_convolution_is_left_with_the_validators_words() -> N
     (why,) = asked(real(), built("int16")).left.values()
     assert why.startswith("Unsupported input/output datatypes")
     assert "DepthWiseConv2d" in why
-    assert "in the node" not in why
+    assert " node" not in why
 
 
 def test_a_chip_without_float16_leaves_float() -> None:
@@ -531,7 +531,7 @@ def test_a_fused_lstm_is_refused_as_a_whole() -> None:
     model = zoo.lstm().prepared.builder.build(Recipe()).content
     assert "UNIDIRECTIONAL_SEQUENCE_LSTM" in op_types(model)
     for ask in (real().partition, real().compile):
-        with pytest.raises(CompilerRefusal, match=r"Variable tensors not yet supported\. A fused LSTM"):
+        with pytest.raises(CompilerRefusal, match="fused LSTM"):
             ask(model, timeout_seconds=60.0)
 
 
@@ -545,14 +545,14 @@ def test_a_file_that_was_cut_off_is_no_refusal(share: float) -> None:
 def test_an_unknown_chip_is_told() -> None:
     compiler = real()
     other = replace(PHONE, compiler=LitertPlugin(manufacturer="Qualcomm", soc_model="SM9999"))
-    with pytest.raises(UsageError, match="knows no chip 'SM9999'"):
+    with pytest.raises(UsageError, match="'SM9999'"):
         PluginCompiler(other).partition(built("int8"), timeout_seconds=60.0)
     compiler.require()
 
 
 def test_libraries_that_are_none_are_told(fake: Fake) -> None:
     real()
-    with pytest.raises(UsageError, match="could not load its plugin"):
+    with pytest.raises(UsageError, match="its plugin"):
         PluginCompiler(fake.target).partition(built("int8"), timeout_seconds=60.0)
 
 

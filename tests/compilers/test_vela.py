@@ -60,7 +60,7 @@ def test_without_vela_the_command_that_installs_it_is_told(monkeypatch: pytest.M
 
 
 def test_a_target_without_a_compiler_is_refused() -> None:
-    with pytest.raises(UsageError, match="has no compiler"):
+    with pytest.raises(UsageError, match="no compiler"):
         compiler_of(replace(U55, compiler=None))
 
 
@@ -140,7 +140,7 @@ def test_weights_of_4_bits_never_reach_vela(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("autoselect.compilers.vela.run_tethered", lambda *a, **k: called.append(a))
     compiler = VelaCompiler(U55)
     for ask in (compiler.compile, compiler.partition, compiler.compiled):
-        with pytest.raises(CompilerRefusal, match="Vela reads no int4 constants"):
+        with pytest.raises(CompilerRefusal, match="int4 constants"):
             ask(in_4_bits(), timeout_seconds=120.0)
     assert not called
 

@@ -139,7 +139,7 @@ def test_refuses(source: object, words: str) -> None:
 
 def test_refuses_pickled_targets(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=X, y=np.array([None] * 4))
-    with pytest.raises(DataError, match=r"array 'y' of .* pickled objects are not read"):
+    with pytest.raises(DataError, match=r"array 'y' .*pickled"):
         labelled_samples(tmp_path / "data.npz", ONE, targets_required=True)
 
 
@@ -207,17 +207,17 @@ def test_refuses_groups(source: object, words: str) -> None:
 
 def test_refuses_a_file_with_fewer_groups(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=X, y=Y, groups=WHO[:3])
-    with pytest.raises(DataError, match="expected equally many samples in each array"):
+    with pytest.raises(DataError, match="equally many"):
         list(labelled_samples(tmp_path / "data.npz", ONE, targets_required=True))
 
 
 def test_a_source_without_arrays_is_told(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz")
-    with pytest.raises(DataError, match=r"beside the inputs, got no array\. Add them as an array 'y'"):
+    with pytest.raises(DataError, match=r"no array.* array 'y'"):
         labelled_samples(tmp_path / "data.npz", ONE, targets_required=True)
 
 
 def test_targets_of_another_name_are_told_with_all_names_found() -> None:
     arrays = {"x": np.zeros((2, 3), np.float32), "labels": np.zeros(2, np.int64)}
-    with pytest.raises(DataError, match=r"an array 'y'.*got the arrays 'x', 'labels'\. Rename 'labels' to 'y'"):
+    with pytest.raises(DataError, match=r"'y'.*'x', 'labels'.* 'labels' to 'y'"):
         labelled_samples(arrays, [spec("x")], targets_required=True)

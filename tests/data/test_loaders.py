@@ -63,12 +63,12 @@ def test_the_example_runs(function: Callable[..., Any], tmp_path: Path, monkeypa
 
 
 def test_what_is_no_folder_of_images_is_refused(pets: Path) -> None:
-    with pytest.raises(DataError, match="which is none"):
+    with pytest.raises(DataError, match="is none"):
         image_folder(pets / "bird", size=(4, 4))
-    with pytest.raises(DataError, match="in one subfolder for each class"):
+    with pytest.raises(DataError, match="subfolder"):
         image_folder(pets / "dog" / "more", size=(4, 4))
     (pets / "cat" / "0.png").write_bytes(b"no image")
-    with pytest.raises(DataError, match=r"0\.png cannot be read"):
+    with pytest.raises(DataError, match=r"0\.png"):
         list(image_folder(pets, size=(4, 4)))
 
 

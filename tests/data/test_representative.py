@@ -170,7 +170,7 @@ def test_refuses_pickled_objects(tmp_path: Path) -> None:
     np.savez(tmp_path / "o.npz", x=objects)
     np.save(tmp_path / "o.npy", objects)
     for name in ("o.npz", "o.npy"):
-        with pytest.raises(DataError, match="pickled objects are not read"):
+        with pytest.raises(DataError, match="pickled"):
             representative_samples(tmp_path / name, INPUTS)
 
 
@@ -183,7 +183,7 @@ def test_refuses_damaged_files(tmp_path: Path, name: str, kept: int) -> None:
     else:
         np.save(path, np.ones((100, 3), np.float32))
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="cannot be"):
         list(representative_samples(path, INPUTS))
 
 
@@ -191,5 +191,5 @@ def test_refuses_a_member_that_ends_early(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     with zipfile.ZipFile(tmp_path / "short.npz", "w") as archive:
         archive.writestr("x.npy", (tmp_path / "x.npy").read_bytes()[:-5])
-    with pytest.raises(DataError, match="the data end in row 3 of 4"):
+    with pytest.raises(DataError, match="row 3 of 4"):
         list(representative_samples(tmp_path / "short.npz", INPUTS))

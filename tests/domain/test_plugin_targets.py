@@ -121,9 +121,9 @@ NOT_ASKED = {
 @pytest.mark.parametrize("kinds", ["iii", "iin"])
 def test_what_the_compiler_was_not_asked_is_not_guessed(forget: object, kinds: str) -> None:
     drawn = forget(chain(kinds, "###"))  # type: ignore[operator]
-    with pytest.raises(ValueError, match="the compiler of chip has not been asked about"):
+    with pytest.raises(ValueError, match="compiler of"):
         judge(drawn, CHIP)
-    with pytest.raises(ValueError, match="has not been asked"):
+    with pytest.raises(ValueError, match="compiler of"):
         islands(drawn, CHIP, lambda _: 0.0)
 
 

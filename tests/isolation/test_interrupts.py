@@ -16,11 +16,11 @@ def test_an_interrupt_takes_effect_at_the_end() -> None:
     @held_back()
     def work() -> None:
         signal.raise_signal(signal.SIGINT)
-        done.append("all of it")
+        done.append("all")
 
     with pytest.raises(KeyboardInterrupt):
         work()
-    assert done == ["all of it"]
+    assert done == ["all"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -45,7 +45,7 @@ def test_an_error_inside_comes_first() -> None:
         signal.raise_signal(signal.SIGINT)
         raise ValueError("of the body")
 
-    with pytest.raises(ValueError, match="of the body"):
+    with pytest.raises(ValueError, match="the body"):
         work()
 
 

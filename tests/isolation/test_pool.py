@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ from autoselect.cases.open_case import open_case
 from autoselect.errors import AutoselectError, JobFailed, ModelError, WorkerDied
 from autoselect.isolation.door import InTime
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool, result_of, shared
+from autoselect.isolation.worker import TOOK_TOO_LONG
 
 pytestmark = pytest.mark.own_workers
 
@@ -74,7 +76,7 @@ def test_a_bad_job_costs_itself_only(
 
 def test_a_job_that_hangs_is_stopped(pool: WorkerPool) -> None:
     began = time.monotonic()
-    with pytest.raises(WorkerDied, match="longer than its time limit"):
+    with pytest.raises(WorkerDied, match=re.escape(TOOK_TOO_LONG)):
         pool.call(sleep_long, timeout_seconds=0.5)
     assert time.monotonic() - began < 30
     assert pool.call(pow, 2, 6) == 64
@@ -82,7 +84,7 @@ def test_a_job_that_hangs_is_stopped(pool: WorkerPool) -> None:
 
 def test_jobs_have_the_time_that_their_callers_give_them(pool: WorkerPool) -> None:
     hurried = InTime(pool, 0.5)
-    with pytest.raises(WorkerDied, match="longer than its time limit"):
+    with pytest.raises(WorkerDied, match=re.escape(TOOK_TOO_LONG)):
         hurried.call(sleep_long)
     assert hurried.call(pow, 2, 7, timeout_seconds=30.0) == 128
     assert result_of(hurried.submit(pow, 2, 8)) == 256
@@ -252,7 +254,7 @@ def test_warming_up_starts_at_once_and_takes_none_of_a_jobs_time(
         with pytest.raises(WorkerDied, match="SIGKILL"):
             pool.call(kill_with, signal.SIGKILL)
         assert pool.call(pow, 2, 6, timeout_seconds=0.3) == 64
-        with pytest.raises(WorkerDied, match="longer than its time limit"):
+        with pytest.raises(WorkerDied, match=re.escape(TOOK_TOO_LONG)):
             pool.call(sleep_long, timeout_seconds=0.3)
 
 
@@ -286,11 +288,11 @@ def test_processes_that_cannot_start_are_given_up(tmp_path: Path) -> None:
         for _ in range(20):
             future = pool.submit(pow, 2, 5)
             futures.append(future)
-            with pytest.raises(WorkerDied, match="The job was lost: its worker process died before"):
+            with pytest.raises(WorkerDied, match="was lost"):
                 result_of(future)
 
     with WorkerPool(1, log=log) as pool:
-        with pytest.raises(WorkerDied, match=f"keep dying before they can work.*{log}"):
+        with pytest.raises(WorkerDied, match=f"keep dying.*{log}"):
             submit_for_ever()
         assert len(futures) == 6
 
@@ -298,7 +300,7 @@ def test_processes_that_cannot_start_are_given_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("leave_with_zero", [lambda: os._exit(0), sys.exit, lambda: sys.exit(0)])
 def test_a_job_that_ends_its_process_with_zero(pool: WorkerPool, leave_with_zero: Callable[[], None]) -> None:
     began = time.monotonic()
-    with pytest.raises(WorkerDied, match="ended by itself with exit code 0"):
+    with pytest.raises(WorkerDied, match="exit code 0"):
         pool.call(leave_with_zero)
     assert time.monotonic() - began < 30
     assert pool.call(pow, 2, 5) == 32
@@ -306,7 +308,7 @@ def test_a_job_that_ends_its_process_with_zero(pool: WorkerPool, leave_with_zero
 
 @pytest.mark.parametrize(("code", "shown"), [(3, 3), ("a reason", 1)])
 def test_a_job_that_calls_sys_exit(pool: WorkerPool, code: object, shown: int) -> None:
-    with pytest.raises(WorkerDied, match=f"ended by itself with exit code {shown}"):
+    with pytest.raises(WorkerDied, match=f"exit code {shown}"):
         pool.call(sys.exit, code)
 
 
@@ -320,7 +322,7 @@ def test_a_closed_pool_takes_no_jobs(tmp_path: Path) -> None:
 def test_a_job_that_a_broken_pool_gave_up() -> None:
     future: Future[int] = Future()
     future.set_exception(BrokenProcessPool("All workers expired"))
-    with pytest.raises(WorkerDied, match=r"died before the job began.*\(All workers expired\)"):
+    with pytest.raises(WorkerDied, match=r"\(All workers\b"):
         result_of(future)
 
 

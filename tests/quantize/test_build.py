@@ -263,7 +263,7 @@ def test_fallbacks_say_why() -> None:
 
 
 def test_a_name_that_is_not_there() -> None:
-    with pytest.raises(RecipeError, match="No node is called 'nowhere'"):
+    with pytest.raises(RecipeError, match="'nowhere'"):
         zoo.cnn().prepared.builder.build(Recipe(denylisted_nodes=frozenset({"nowhere"})))
 
 
@@ -271,7 +271,7 @@ def test_a_model_that_quantization_does_not_touch() -> None:
     content = zoo.from_function(
         lambda x: tf().nn.conv3d(x, zoo.weights(1, 1, 1, 2, 2), [1] * 5, "SAME"), (1, 2, 2, 2, 2)
     )
-    with pytest.raises(ModelError, match="nothing to search"):
+    with pytest.raises(ModelError, match="nothing to"):
         zoo.prepare(content.float_model)
 
 

@@ -122,7 +122,7 @@ def test_all_but_the_branches_is_quantized(make: Callable[[], bytes], op_type: s
 
 
 def test_a_wrong_sample_is_refused() -> None:
-    with pytest.raises(PreparationError, match="Calibrating the model failed"):
+    with pytest.raises(PreparationError, match="Calibrating"):
         calibration.calibrate(TfliteFile(looping()), [[np.zeros((1, 3), np.float32)]])
 
 
@@ -130,7 +130,7 @@ def test_custom_ops_without_a_kernel_are_named() -> None:
     model = fb.parse(chain())
     code = model.operatorCodes[model.subgraphs[0].operators[0].opcodeIndex]
     code.builtinCode, code.customCode = schema.BuiltinOperator.CUSTOM, b"NoSuchOp"
-    with pytest.raises(ModelError, match="custom ops that TensorFlow's calibrator does not know: NoSuchOp"):
+    with pytest.raises(ModelError, match=r"custom ops .*: NoSuchOp"):
         calibration.calibrate(TfliteFile(model=model), samples())
 
 
@@ -138,5 +138,5 @@ def test_a_sample_that_the_model_does_not_take_is_blamed() -> None:
     import tensorflow as tf
 
     content = zoo.from_function(lambda x: tf.gather(zoo.weights(4, 3), tf.cast(x, tf.int32)), [1, 2]).float_model
-    with pytest.raises(PreparationError, match=r"fails on a calibration sample: .*out of bounds.* Check that"):
+    with pytest.raises(PreparationError, match=r"calibration sample: .*of bounds.* Check"):
         calibration.calibrate(TfliteFile(content), [[np.full((1, 2), 9.0, np.float32)]])

@@ -221,5 +221,5 @@ def test_levels_of_a_float_node_change_nothing_and_count_as_nothing() -> None:
 
 
 def test_a_node_that_the_model_does_not_have_is_refused() -> None:
-    with pytest.raises(RecipeError, match="No node is called 'nowhere'"):
+    with pytest.raises(RecipeError, match="'nowhere'"):
         layers().builder.build(Recipe(repairs=("levels-4:nowhere",)))

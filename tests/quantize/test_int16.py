@@ -450,7 +450,7 @@ def test_a_given_integer_model_has_no_16_bit_twin() -> None:
     prepared = zoo.cnn().prepared
     kit = RepairKit(replace(prepared.calibrated, integer=b"given"))
     assert isinstance(kit.calibrated(()), CalibratedModel)
-    with pytest.raises(BuildError, match="another quantizer made"):
+    with pytest.raises(BuildError, match="another quantizer"):
         int16_model(kit, Recipe())
 
 
@@ -499,7 +499,7 @@ def test_a_model_of_variables_has_a_16_bit_build() -> None:
     prepared = zoo.prepare(zoo.remembering())
     assert len(prepared.builder.blueprint(Recipe(), int16=True).int16_nodes) > 0
     [said] = remarks(prepared)
-    assert "The CALL_ONCE runs other parts of the model" in said
+    assert "CALL_ONCE" in said
 
 
 # ------------------------------------------------------------------------------------------ real models

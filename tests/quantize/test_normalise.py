@@ -360,7 +360,7 @@ def test_a_float_model_that_is_another_is_told_with_how_far_and_where() -> None:
 def test_an_integer_model_that_is_another_is_told() -> None:
     source = zoo.from_function(lambda x: tf().tanh(x * 3.0), (1, 8))
     found = remarks(source.prepared, source.float_model, integer_model=source.float_model)
-    assert any("in integers, the outputs and those of TensorFlow's quantizer differ by up to" in r for r in found)
+    assert any("TensorFlow's quantizer differ" in r for r in found)
 
 
 @pytest.mark.real

@@ -157,11 +157,11 @@ def test_globs_cover_nodes_and_no_node_is_covered_twice() -> None:
     prepared = zoo.cnn().prepared
     every = chosen(prepared, "ranges-moving-average:*")
     assert every == chosen(prepared, "ranges-moving-average")
-    with pytest.raises(RecipeError, match="has ranges by 'ranges-mse' and by 'ranges-observed'"):
+    with pytest.raises(RecipeError, match="'ranges-mse' and by 'ranges-observed'"):
         chosen(prepared, "ranges-mse:*", f"ranges-observed:{prepared.nodes[0].name}")
 
 
 def test_ranges_for_a_node_that_is_not_there() -> None:
     prepared = zoo.cnn().prepared
-    with pytest.raises(RecipeError, match="No node is called 'conv_99'"):
+    with pytest.raises(RecipeError, match="'conv_99'"):
         prepared.builder.build(Recipe(repairs=("ranges-mse:conv_99",)))

@@ -40,7 +40,7 @@ def test_samples_equal_to_floats_are_none_of_the_furthest(tmp_path: Path) -> Non
         ("4", "", "11.5 dB"),
     ]
     html = page_of(run)
-    assert "Samples furthest from float" in html
+    assert "Samples furthest" in html
     assert "By class" not in html
 
 

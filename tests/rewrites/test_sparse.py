@@ -234,7 +234,7 @@ def with_too_few_rows(sparsity: Any) -> None:
 def test_damage_is_told_and_kills_nothing(spoil: Callable[[Any], None]) -> None:
     maker = Maker()
     spoil(maker.layer(pruned(), by_value, FLOAT16).tensors[0].sparsity)
-    with pytest.raises(ModelError, match="The sparse weight 'sparse' cannot be made dense"):
+    with pytest.raises(ModelError, match="weight 'sparse' "):
         loading.float_model(maker.content())
 
 
@@ -244,5 +244,5 @@ def test_float16_values_between_ops_are_refused_still() -> None:
     half = maker.tensor(graph, "half", FLOAT16, (1, 4))
     maker.op(graph, "CAST", [int(graph.outputs[0])], [half])
     graph.outputs = np.array([half], dtype=np.int32)
-    with pytest.raises(ModelError, match="computes in float16: tensor 'half' is float16"):
+    with pytest.raises(ModelError, match="tensor 'half' is float16"):
         loading.float_model(maker.content())

@@ -105,13 +105,13 @@ def test_a_model_with_a_state_is_searched(tmp_path: Path) -> None:
     assert run.front["sqnr_db"].max() > 40.0
     told = " ".join(run.summary["warnings"])
     assert "READ_VARIABLE, ASSIGN_VARIABLE" in told
-    assert "bit for bit" not in told
+    assert "for bit" not in told
     found = autoselect.diagnose(file(), signature="stream", calibration=samples[:20])
     assert set(found.layer_statistics["op_name"]) >= {"TANH", "BATCH_MATMUL"}
 
 
 def test_a_variable_that_a_branch_reads_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"cannot be made a constant: IF reads it\. Freeze the variables"):
+    with pytest.raises(ModelError, match=r": IF reads"):
         loading.float_model(file(), wishes_of("branch", None))
 
 
@@ -119,5 +119,5 @@ def test_a_variable_without_an_initial_value_is_refused() -> None:
     model = fb.parse(file())
     for graph in model.subgraphs:
         graph.operators = [op for op in graph.operators if fb.op_type(model, op) != "CALL_ONCE"]
-    with pytest.raises(ModelError, match=r"the file has no initial value for it\. .*convert_variables_to_constants_v2"):
+    with pytest.raises(ModelError, match="convert_variables_to_constants_v2"):
         loading.float_model(fb.serialise(model), wishes_of("infer", None))

@@ -111,7 +111,7 @@ def test_a_folder_that_is_taken(before: Callable[[Path], object], message: str, 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="could not be written"):
+    with pytest.raises(StorageError, match="could not"):
         RunFolder(tmp_path / "file" / "run").create()
 
 
@@ -235,7 +235,7 @@ def test_damaged_runs(damage: Callable[[RunFolder], object], message: str, tmp_p
 def test_a_failed_trial_has_no_id_and_is_on_no_front() -> None:
     failed = record(scores=None)
     assert failed.id == ""
-    with pytest.raises(ValueError, match="on no front"):
+    with pytest.raises(ValueError, match="no front"):
         records.front_row(failed, "accuracy", None, [], EXPECTED)
 
 
@@ -288,5 +288,5 @@ def test_a_front_whose_files_lie_elsewhere_is_refused(file: str, tmp_path: Path)
     text = folder.front_table.read_text()
     assert "front/0123456789.tflite" in text
     folder.front_table.write_text(text.replace("front/0123456789.tflite", file))
-    with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789.*outside of the run folder|out is a link to"):
+    with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789|out is a link"):
         load_run(tmp_path / "run")

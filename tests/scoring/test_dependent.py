@@ -97,5 +97,5 @@ def test_hits_in_all_groups_are_not_certain() -> None:
 
 
 def test_a_label_is_missing() -> None:
-    with pytest.raises(ValueError, match="one group for each"):
+    with pytest.raises(ValueError, match="one group"):
         grouping(3, ["a", "b"])

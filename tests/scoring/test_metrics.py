@@ -111,7 +111,7 @@ def test_many_samples_at_once_give_what_each_gives_alone(name: str, kind: str) -
 def test_an_output_that_is_no_number_is_refused_among_many(name: str) -> None:
     bad = one(np.ones((3, 1, 4)))
     bad["out"][1, 0, 2] = np.nan
-    with pytest.raises(ScoreError, match="1 NaN or infinite"):
+    with pytest.raises(ScoreError, match="1 NaN"):
         make_metric(name).observe_block(
             bad, [np.ones((1, 4))] * 3 if name == "mse" else [0, 1, 2], one(np.ones((3, 1, 4)))
         )
@@ -121,7 +121,7 @@ def test_an_output_that_is_no_number_is_refused_among_many(name: str) -> None:
 def test_targets_that_are_needed_are_missed_among_many(name: str) -> None:
     """No output suits every metric: one score per class for most, a map for mean IoU."""
     outputs = one(np.ones((3, 1, 2, 2, 7) if name == "mean_iou" else (3, 1, 7)))
-    with pytest.raises(DataError, match="a target for every sample, got none"):
+    with pytest.raises(DataError, match="got none"):
         make_metric(name).observe_block(outputs, None, None)
 
 
@@ -261,9 +261,9 @@ def test_pair_rows_hold_true_and_predicted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["accuracy", "f1_macro", "top5_accuracy"])
 def test_classification_refuses_dense_outputs(name: str) -> None:
-    with pytest.raises(MetricError, match="one score per class"):
+    with pytest.raises(MetricError, match="per class"):
         row_of(make_metric(name), np.zeros((1, 4, 4, 3)), 1)
-    with pytest.raises(MetricError, match="one score per class"):
+    with pytest.raises(MetricError, match="per class"):
         make_metric(name).check_target(1, (1, 4, 4, 3))
 
 
@@ -325,13 +325,13 @@ def test_nothing_but_void_has_no_score() -> None:
     metric = make_metric("mean_iou")
     row = row_of(metric, np.eye(4)[PREDICTED][np.newaxis], np.full((2, 3), 255))
     assert sum(row) == 0
-    with pytest.raises(MetricError, match="expected at least one pixel that is not void"):
+    with pytest.raises(MetricError, match="void"):
         metric.summarise([np.array(row)])
 
 
 @pytest.mark.parametrize("name", ["accuracy", "mse", "agreement", "math:isclose"])
 def test_only_metrics_of_label_maps_ignore_a_label(name: str) -> None:
-    with pytest.raises(MetricError, match="expected the metric 'mean_iou'"):
+    with pytest.raises(MetricError, match="'mean_iou'"):
         make_metric(name, direction="maximize" if ":" in name else None, ignore_label=0)
 
 
@@ -517,14 +517,14 @@ def test_outputs_that_are_no_numbers_fail_the_candidate(name: str, bad: float) -
 
 @pytest.mark.parametrize("name", ["agreement", "sqnr_db", "kl_divergence"])
 def test_float_outputs_must_come(name: str) -> None:
-    with pytest.raises(MetricError, match="Run the float model"):
+    with pytest.raises(MetricError, match="float model"):
         row_of(make_metric(name), [[0.0, 1.0]])
 
 
 @pytest.mark.parametrize("name", METRIC_NAMES)
 def test_no_rows_give_no_score(name: str) -> None:
     for rows in ([], np.empty((0, 2))):
-        with pytest.raises(MetricError, match="at least one sample"):
+        with pytest.raises(MetricError, match="one sample"):
             make_metric(name).summarise(rows)
 
 
@@ -532,7 +532,7 @@ def test_the_first_output_is_scored_unless_another_is_named() -> None:
     outputs = {"b": np.array([[1.0, 0.0]]), "a": np.array([[0.0, 1.0]])}
     assert make_metric("accuracy").observe(outputs, 0, None).tolist() == [1.0]
     assert make_metric("accuracy", output="a").observe(outputs, 0, None).tolist() == [0.0]
-    with pytest.raises(MetricError, match="expected an output 'c', got 'b', 'a'"):
+    with pytest.raises(MetricError, match="'c', got 'b', 'a'"):
         make_metric("accuracy", output="c").observe(outputs, 0, None)
 
 
@@ -602,7 +602,7 @@ RESULTS: dict[str, object] = {
 
 @pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
 def test_a_result_that_is_no_number_is_refused(result: object) -> None:
-    with pytest.raises(MetricError, match="one finite number as the score"):
+    with pytest.raises(MetricError, match="finite number"):
         score(make_metric(lambda t, p: result, direction="maximize"), [[[1.0]]], [0])
 
 
@@ -624,7 +624,7 @@ def test_targets_of_several_shapes_are_refused() -> None:
     metric = make_metric(lambda t, p: 1.0, direction="maximize")
     with pytest.raises(MetricError, match="2 different lengths"):
         score(metric, [[[1.0]], [[1.0]]], [[1], [1, 2]])
-    with pytest.raises(DataError, match="one shape and kind"):
+    with pytest.raises(DataError, match="one shape"):
         score(metric, [[[1.0]], [[1.0]]], [1, 1.0])
 
 

@@ -45,7 +45,7 @@ def penalty(graph: Graph, target: str) -> float:
 def test_tflm_refuses_hybrid_ops_and_takes_float_ones() -> None:
     hybrid = built(2, fallback="drq")
     assert any(op.kind is OpKind.HYBRID for op in hybrid.ops)
-    with pytest.raises(TargetRefusal, match=r"tflm refuses the hybrid CONV_2D .*runs no hybrid ops"):
+    with pytest.raises(TargetRefusal, match=r"^tflm .* hybrid CONV_2D "):
         require_accepted(hybrid, read_target("tflm"))
     assert refusal(built(2), read_target("tflm")) is None
 

@@ -273,7 +273,7 @@ def free_size_model(name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
 def test_a_live_model_with_free_sizes_is_refused(name: str) -> None:
-    with pytest.raises(ModelError, match="free sizes beside its batch"):
+    with pytest.raises(ModelError, match="free sizes"):
         from_keras(free_size_model(name))
 
 
@@ -290,7 +290,7 @@ def test_a_file_of_keras_1_is_told_the_way_out(tmp_path: Path) -> None:
 
     with h5py.File(tmp_path / "old.h5", "w") as file:
         file.attrs["model_config"], file.attrs["keras_version"] = '{"class_name": "Sequential"}', "1.2.2"
-    with pytest.raises(ModelError, match=r"written by Keras 1\.2\.2, .* Load it with Keras 2\.2"):
+    with pytest.raises(ModelError, match=r"Keras 1\.2\.2, .*Keras 2\.2"):
         loading.float_model(tmp_path / "old.h5")
 
 
@@ -319,7 +319,7 @@ def test_older_keras_2_wrote_hdf5_into_files_named_keras(tmp_path: Path) -> None
 def test_weights_alone_are_no_model(name: str, tmp_path: Path) -> None:
     path = tmp_path / "model.weights.h5"
     quietly(lambda: image_model(name).save_weights(path))
-    with pytest.raises(ModelError, match="holds weights only"):
+    with pytest.raises(ModelError, match="weights only"):
         loading.float_model(path)
 
 
@@ -343,7 +343,7 @@ def test_garbage_files(name: str, content: bytes, message: str, tmp_path: Path) 
 def test_a_file_that_was_cut_off(suffix: str, tmp_path: Path) -> None:
     path = saved_as(suffix, "Keras 3", tmp_path)
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(ModelError, match=r"not a whole|cannot load"):
+    with pytest.raises(ModelError, match=r"a whole|cannot load"):
         loading.float_model(path)
 
 
@@ -361,11 +361,11 @@ def test_paths_without_a_model(make: Callable[[Path], Path], message: str, tmp_p
 
 def test_a_damaged_saved_model(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"garbage" * 10)
-    with pytest.raises(ModelError, match="cannot load the SavedModel"):
+    with pytest.raises(ModelError, match="the SavedModel"):
         loading.float_model(tmp_path)
 
 
 def test_a_saved_model_without_a_signature(tmp_path: Path) -> None:
     quietly(lambda: tf().saved_model.save(tf().Module(), str(tmp_path / "saved")))
-    with pytest.raises(ModelError, match="has no signature"):
+    with pytest.raises(ModelError, match="no signature"):
         loading.float_model(tmp_path / "saved")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -147,16 +148,16 @@ def test_a_long_sequence_stays_a_loop(name: str, monkeypatch: pytest.MonkeyPatch
     assert "WHILE" in op_types(found.content)
     assert_answers_like(found.content, model)
     limit, control = found.notes
-    assert "could not be unrolled: 'gru" in limit
-    assert limit.endswith("4 steps are more than the 3 that are unrolled.")
-    assert control.startswith("The model has control flow (WHILE)")
+    assert ": 'gru" in limit
+    assert re.search(r"\b4 steps .*\b3\b", limit)
+    assert "(WHILE)" in control
 
 
 def test_outputs_that_change_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     keras = keras_of("tf-keras")
     model = plain(keras, keras.layers.GRU(8))
     other = loaded(plain(keras, keras.layers.GRU(8), seed=1)).content
-    with pytest.raises(ModelError, match=r"outputs change when the recurrent layers 'gru.* are unrolled"):
+    with pytest.raises(ModelError, match=r"layers 'gru.* unrolled"):
         recurrent.converted(model, lambda: other, is_tf_keras=True)
 
 
@@ -164,5 +165,5 @@ def test_a_saved_model_of_tensor_lists_names_the_source_that_works(tmp_path: Pat
     keras = keras_of("Keras 3")
     model = plain(keras, keras.layers.LSTM(8))
     model.export(tmp_path / "saved", verbose=False)
-    with pytest.raises(ModelError, match=r"tensor list.*Pass the \.keras or \.h5 file, or the live Keras model"):
+    with pytest.raises(ModelError, match=r"tensor list.*\.keras or \.h5 file"):
         loading.float_model(tmp_path / "saved")

@@ -103,7 +103,7 @@ def test_what_is_refused(
 def test_a_file_without_signatures_takes_none() -> None:
     model = fb.parse(zoo.cnn().float_model)
     model.signatureDefs = []
-    with pytest.raises(UsageError, match=r"the model has no signatures, got 'x'\. Leave the option out"):
+    with pytest.raises(UsageError, match="no signatures, got 'x'"):
         loading.float_model(fb.serialise(model), wishes_of("x", None))
 
 
@@ -132,7 +132,7 @@ def test_a_keras_model_takes_none() -> None:
     import keras
 
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
-    with pytest.raises(UsageError, match=r"a Keras model has no signatures, got 'x'"):
+    with pytest.raises(UsageError, match="no signatures, got 'x'"):
         from_keras(model, wishes_of("x", None))
 
 

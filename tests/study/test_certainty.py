@@ -15,12 +15,9 @@ from autoselect.cases import evidence_jobs
 from autoselect.domain.objectives import Constraints, Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
-from autoselect.runs.records import Heldout, Scores, TrialRecord
+from autoselect.runs.records import Scores, TrialRecord
 from autoselect.scoring.paired import PairedDrop
-from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import certainty, front_members, verdict
-from autoselect.study.references import Reference
-from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
 
 YARDSTICK = Yardstick(
@@ -240,8 +237,6 @@ def test_a_worker_that_dies_costs_the_share_of_resamples_alone() -> None:
     assert (found.certified, found.samples_needed) == (True, None)
     assert math.isnan(found.resampled)
     assert found.not_resampled == "The worker died."
-    said = told(found, {})
-    assert "the limit is 1.0 point. How much hangs on the samples could not be measured. The worker died." in said
 
 
 def test_bounds_are_measured_where_scoring_left_them() -> None:
@@ -308,196 +303,6 @@ def test_a_step_worse_in_all_for_one_byte_is_not_shown() -> None:
     wide, tight = ({**STEPS, "size_bytes": step} for step in (100.0, 301.0))
     assert ids(front_members.worth_reading(front, OBJECTIVES, set(), wide, None)) == {"a", "b"}
     assert ids(front_members.worth_reading(front, OBJECTIVES, set(), tight, None)) == {"a"}
-
-
-FLOAT = Reference(name="float", sha256="float", metric=0.9, size_bytes=1000, penalty=80.0)
-FIQ = Reference(name="fiq", sha256="fiq", metric=0.7, size_bytes=250, penalty=0.0)
-SURE = certainty.Confidence(
-    id="aaaaaaaaaa", certified=True, bound=0.008, least_bound=0.007, samples_needed=400, resampled=0.83
-)
-UNSURE = replace(SURE, certified=False, bound=0.03, least_bound=0.025, samples_needed=1100, chance_to_break=0.23)
-OTHER = certainty.Alternative(id="c" * 10, expected=0.009, bound=0.031, left_ops=1, penalty=4.0)
-BLIND = replace(
-    SURE,
-    certified=False,
-    bound=math.nan,
-    samples_needed=None,
-    resampled=math.nan,
-    unknown=certainty.Unknown.ONE_NUMBER,
-)
-HELDOUT = {
-    "float": Heldout(score=0.92, low=0.9, high=0.94),
-    "fiq": Heldout(score=0.75, low=0.7, high=0.8, drop=0.17, drop_low=0.1, drop_high=0.2),
-    "aaaa" * 10: Heldout(score=0.917, low=0.9, high=0.93, drop=0.003, drop_low=-0.005, drop_high=0.011),
-}
-
-
-def told(
-    confidence: certainty.Confidence | None,
-    heldout: dict[str, Heldout],
-    *,
-    references: Sequence[Reference] = (FLOAT, FIQ),
-    feasible: bool = True,
-    accelerated: bool = True,
-    integer_error: str = "",
-    chip: str = "",
-    **known: Any,
-) -> str:
-    found = verdict.Findings(
-        metric="accuracy",
-        yardstick=YARDSTICK,
-        references=references,
-        picks={}
-        if confidence is None
-        else {"recommended": scored("a" * 4, 0.002, **{"float_ops": 5, "segments": 2, **known})},
-        confidence=confidence,
-        heldout=heldout,
-        samples=250,
-        feasible=feasible,
-        accelerated=accelerated,
-        integer_error=integer_error,
-        chip=chip,
-    )
-    return " ".join(verdict.sentences(found))
-
-
-def test_the_verdict_goes_by_held_out_scores_where_there_are_any() -> None:
-    assert told(SURE, HELDOUT) == (
-        "Recommended is aaaaaaaaaa: on the held-out samples it loses 0.3 points (95 % interval: 0.5 points gained to "
-        "1.1 points lost), with 5 float ops and 2 accelerator segments. The float model scores 92.0 % accuracy; the "
-        "all-integer model loses 17.0 points. By the search samples the recommended model loses at most 0.8 points "
-        "with 95 % confidence; the limit is 1.0 point. In 83 % of resamples of the search samples the same model is "
-        "recommended."
-    )
-    often, seldom = (replace(SURE, resampled=share, resampled_penalties=(0.2, 1.04)) for share in (0.5, 0.02))
-    assert told(often, HELDOUT).endswith("In 50 % of resamples of the search samples the same model is recommended.")
-    told_seldom = "the same model is recommended; nine in ten recommend a penalty of "
-    assert told(seldom, HELDOUT).endswith(f"In 2 % of resamples of the search samples {told_seldom}0.2 to 1.0 point.")
-    cycles = replace(seldom, resampled_penalties=(94_522.5, 407_523.0))
-    assert verdict._others(cycles, "NPU cycles").endswith("recommend a penalty of 94,522 to 407,523 NPU cycles")
-    alike = replace(seldom, resampled_penalties=(0.51, 0.52))
-    assert told(alike, HELDOUT).endswith(f"{told_seldom}0.5 points.")
-    unseen = {k: v for k, v in HELDOUT.items() if k != "fiq"}
-    assert told(SURE, unseen).startswith("Recommended is aaaaaaaaaa: on the search samples it loses 0.2 points, with")
-
-
-def test_the_verdict_says_what_the_samples_cannot_show() -> None:
-    assert (
-        "The 250 search samples cannot show that any model keeps the limit: the best loses at most 2.5 points with "
-        "95 % confidence; the limit is 1.0 point. The recommended model breaks it with a chance of 23 %, and is the "
-        "best trade between that chance and what a model costs an accelerator. If it does keep the limit, about 1,100 "
-        "samples would show it. In 83 % of resamples" in told(UNSURE, HELDOUT)
-    )
-    for unknown in certainty.Unknown:
-        found = told(replace(BLIND, unknown=unknown), HELDOUT)
-        assert "no interval is known" in found
-        assert ("evaluator" in found) == (unknown is certainty.Unknown.ONE_NUMBER)
-    assert told(None, {}) == "No candidate was scored."
-
-
-def test_the_verdict_names_a_surer_and_a_cheaper_model() -> None:
-    surer = replace(OTHER, id="b" * 10, bound=0.007, left_ops=2)
-    found = told(replace(UNSURE, surer=surer, cheaper=OTHER), HELDOUT)
-    assert "cannot show that the recommended model keeps the limit: it loses at most 3.0 points" in found
-    assert (
-        "If proof is wanted: bbbbbbbbbb, with 2 float ops, costs an accelerator more, and with 95 % confidence it "
-        "loses at most 0.7 points." in found
-    )
-    cheaper = (
-        " If less proof will do: cccccccccc, with 1 float op, costs an accelerator less and is expected to keep the "
-        "limit too; with 95 % confidence it loses at most 3.1 points."
-    )
-    assert found.endswith(cheaper)
-    assert told(replace(SURE, cheaper=OTHER), HELDOUT).endswith(cheaper)
-
-
-def test_a_model_that_is_expected_to_break_the_limit_is_said_to() -> None:
-    broken = told(replace(UNSURE, expected=0.014, chance_to_break=0.8), HELDOUT)
-    assert "breaks it with a chance of 80 %, and is the best trade" in broken
-    assert "As far as these samples tell, it loses 1.4 points." in broken
-    assert "As far as" not in told(replace(UNSURE, expected=0.01), HELDOUT)
-
-
-def test_a_run_without_a_passing_model_says_so_first() -> None:
-    found = told(UNSURE, HELDOUT, feasible=False)
-    assert found.startswith(
-        "No candidate meets all limits. Of those that come closest, aaaaaaaaaa is recommended: on the"
-    )
-
-
-def test_of_repairs_that_harm_the_all_integer_model_it_is_said_what_they_are_for() -> None:
-    worse = Heldout(score=0.6, low=0.5, high=0.7, drop=0.32)
-    repaired = Reference(name=REPAIRED, sha256="repaired", metric=0.6, size_bytes=250, penalty=0.0)
-    found = told(SURE, {**HELDOUT, "repaired": worse}, references=[FLOAT, FIQ, repaired])
-    assert "the all-integer model loses 17.0 points; with the repairs chosen for 8 bits, it loses 32.0 points." in found
-
-
-def test_if_the_plain_integer_model_cannot_run_the_repaired_one_is_the_subject() -> None:
-    """The sentence before is about float, of which no repair makes anything worse."""
-    worse = Heldout(score=0.6, low=0.5, high=0.7, drop=0.32)
-    repaired = Reference(name=REPAIRED, sha256="repaired", metric=0.6, size_bytes=250, penalty=0.0)
-    why = "op 11 (DIV) divides by integers, and one that it divides by was rounded to 0."
-    known = {**HELDOUT, "repaired": worse}
-    for error in ("", why):
-        found = told(SURE, known, references=[FLOAT, repaired], integer_error=error)
-        assert "the all-integer model loses 32.0 points" in found
-        assert " it loses 32.0 points" not in found
-    assert f"; without the repairs the integer model could not be scored. {why} By the" in found
-
-
-def test_an_integer_model_that_could_not_be_scored_is_missed_aloud() -> None:
-    why = "op 11 (DIV) divides by integers, and one that it divides by was rounded to 0."
-    found = told(SURE, HELDOUT, references=[FLOAT], integer_error=why)
-    assert f"The float model scores 92.0 % accuracy; the integer model could not be scored. {why} By the" in found
-
-
-def test_an_integer_model_in_which_ops_stay_float_is_not_called_all_integer() -> None:
-    found = told(SURE, HELDOUT, references=[FLOAT, replace(FIQ, quantities={"float_ops": 1.0})])
-    assert "the integer model with 1 float op loses 17.0 points" in found
-    assert "all-integer" not in found
-
-
-def test_a_model_that_runs_nothing_on_the_accelerator_is_said_to() -> None:
-    assert "An integer-only accelerator gains nothing from `recommended`." in told(SURE, HELDOUT, float_macs_share=1.0)
-    assert "gains nothing" not in told(SURE, HELDOUT, float_macs_share=0.9)
-
-
-def test_of_a_target_that_runs_float_ops_as_well_no_accelerator_is_spoken_of() -> None:
-    for sure in (replace(SURE, cheaper=OTHER), UNSURE):
-        found = told(sure, HELDOUT, float_macs_share=1.0, accelerated=False)
-        assert "accelerator" not in found
-        assert "with 5 float ops." in found
-        assert "costs the target" in found
-    targets = [path.stem for path in (Path(__file__).parents[2] / "search_spaces" / "targets").glob("*.toml")]
-    phones = {t for t in targets if t.startswith("qualcomm-")}
-    assert phones
-    assert {t for t in targets if not read_target(t).accelerates_integers_alone} == {"litert-cpu", "tflm", *phones}
-
-
-ON_CHIP = {
-    "some ops are left": (
-        {"segments": 3, "off_chip": 7, "float_ops": 2},
-        "with 3 partitions on the NPU, 2 float ops and 7 ops left on the CPU.",
-    ),
-    "one op is left": (
-        {"segments": 1, "off_chip": 1, "float_ops": 0},
-        "with 1 partition on the NPU and 1 op left on the CPU.",
-    ),
-    "no op is left": (
-        {"segments": 1, "off_chip": 0, "float_ops": 0},
-        "with 1 partition on the NPU and no op left on the CPU.",
-    ),
-    "nothing is taken": ({"segments": 0, "off_chip": 9}, "with nothing on the NPU."),
-}
-
-
-@pytest.mark.parametrize(("counts", "words"), ON_CHIP.values(), ids=ON_CHIP)
-def test_where_a_compiler_decides_the_verdict_counts_what_it_leaves(counts: dict[str, int], words: str) -> None:
-    for one in (replace(SURE, cheaper=OTHER), replace(UNSURE, cheaper=OTHER)):
-        found = told(one, HELDOUT, accelerated=False, chip="the NPU", **counts)
-        assert words in found
-        assert ("float op" in found) == bool(counts.get("float_ops"))
-        assert "cccccccccc, with 1 op left on the CPU, costs the target less" in found
 
 
 @pytest.mark.parametrize(("drop", "sqnr_db", "warned"), [(0.0, 12.0, True), (0.0, 30.0, False), (0.1, 12.0, False)])

@@ -255,10 +255,10 @@ def test_a_failed_candidate_fails_its_trial_only(path: Path, job: str, error: Tr
 
 
 def test_where_all_fail_the_search_stops_with_the_reason(path: Path) -> None:
-    search = Search(path, FakePool(fails=lambda job, nodes: BuildError("no such kernel")))
-    with pytest.raises(PreparationError, match=r"first 5 candidates all failed.*no such kernel"):
+    search = Search(path, FakePool(fails=lambda job, nodes: BuildError("no_such_kernel")))
+    with pytest.raises(PreparationError, match=r"first 5 .*no_such_kernel"):
         search.run(50)
-    assert [r.error for r in search.study.records()] == ["no such kernel"] * 5
+    assert [r.error for r in search.study.records()] == ["no_such_kernel"] * 5
 
 
 def test_failures_do_not_stop_a_search_that_has_scored(path: Path) -> None:
@@ -268,7 +268,7 @@ def test_failures_do_not_stop_a_search_that_has_scored(path: Path) -> None:
 
 def test_what_concerns_every_candidate_stops_the_search(path: Path) -> None:
     search = Search(path, failing("score", "a", MetricError("the metric raised")))
-    with pytest.raises(MetricError, match="the metric raised"):
+    with pytest.raises(MetricError, match="metric raised"):
         search.run(30)
     search.loop.abandon()
     assert search.study.close_abandoned() == 0

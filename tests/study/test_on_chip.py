@@ -81,7 +81,7 @@ def test_the_verdict_names_models_that_score_otherwise_and_no_others() -> None:
     first, second = records()
     said = " ".join(chip_scores([found(**{first.id: SAME, second.id: WORSE})], first.id, {"fiq": second}, "accuracy"))
     assert "1 model of 2 scores otherwise" in said
-    assert "the all-integer model has 65.0 % accuracy (CPU: 92.0 % accuracy)" in said
+    assert "65.0 % accuracy (CPU: 92.0 % accuracy)" in said
     assert "The recommended model does not." in said
     assert chip_scores([found(**{first.id: SAME})], first.id, {}, "accuracy") == []
 

@@ -73,16 +73,16 @@ def test_a_probe_that_fails_leaves_the_statistics_and_is_told() -> None:
     found, remarks = try_alone([[0.1], BuildError("It died."), []], 3)
     assert found == [0.1, 7.0, 7.0]
     (remark,) = remarks
-    assert remark.startswith("2 of 3 units could not be tried alone")
+    assert remark.startswith("2 of 3 units ")
     assert "debugger's statistics" in remark.lower()
-    assert remark.endswith("The first reason: It died.")
+    assert remark.endswith(": It died.")
 
 
 def test_a_unit_that_cannot_run_in_integers_is_the_worst_of_all() -> None:
     found, (remark,) = try_alone([[0.1], ScoreError("A kernel fails."), [900.0]], 3)
     assert found[1] > max(found[0], found[2])
-    assert remark.startswith("1 of 3 units make a model that cannot be run")
-    assert remark.endswith("leaves them out first. The first reason: A kernel fails.")
+    assert remark.startswith("1 of 3 units ")
+    assert remark.endswith(": A kernel fails.")
 
 
 def test_of_many_units_neighbours_are_tried_together() -> None:
@@ -90,7 +90,7 @@ def test_of_many_units_neighbours_are_tried_together() -> None:
     found, remarks = try_alone([[0.8]] * 100 + [[0.5]], 201, statistics=[1.0, 7.0])
     assert found == pytest.approx([0.25, 0.55] * 100 + [0.5])
     (remark,) = remarks
-    assert remark.startswith("The 201 units of this model were not tried one by one, which is done for up to 200, but")
+    assert re.search(r"\b201 units .*\b200\b", remark)
     assert "up to 2 neighbours" in remark
     assert try_alone([[0.1]] * 200, 200) == ([0.1] * 200, ())
     assert try_alone([[0.6]] * 134, 401, statistics=[0.0])[0][:4] == pytest.approx([0.2] * 4)

@@ -127,7 +127,7 @@ def test_a_manifest_without_the_float_model_asks_for_a_resume(folder: RunFolder)
 
 
 def test_no_run_at_all(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="holds no run"):
+    with pytest.raises(RunFolderError, match="no run"):
         recover(RunFolder(tmp_path))
 
 

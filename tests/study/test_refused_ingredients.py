@@ -27,14 +27,14 @@ def test_another_version_of_the_quantizer_that_made_the_integer_model_is_refused
     case: Any = SimpleNamespace(hashes={})
     refuse_other_ingredients(RunFolder(tmp_path), made, case)
     made["versions"] = {**versions("litert"), "litert-quantizer": "0.0.1"}
-    with pytest.raises(RunFolderError, match=r"made with litert-quantizer 0\.0\.1, this is "):
+    with pytest.raises(RunFolderError, match=r"litert-quantizer 0\.0\.1, this is "):
         refuse_other_ingredients(RunFolder(tmp_path), made, case)
     assert "litert-quantizer" not in versions()
 
 
 def test_candidates_in_16_bits_that_cannot_be_made_any_more_are_refused_with_the_reason(tmp_path: Path) -> None:
     why = ("No unit has 16-bit activations. It crashed.",)
-    with pytest.raises(RunFolderError, match=r"with int16 units, which cannot be made now\. No unit .* It crashed\."):
+    with pytest.raises(RunFolderError, match=r"int16 units\b.* It crashed\."):
         refuse_lost_states(RunFolder(tmp_path), ("hybrid", "int16", "float"), ("hybrid", "float"), why)
     refuse_lost_states(RunFolder(tmp_path), ("hybrid", "float"), ("hybrid", "float"), ())
 
@@ -45,5 +45,5 @@ def test_other_pins_are_refused_with_the_files_that_they_may_come_from(tmp_path:
     request: Any = SimpleNamespace(settings=SimpleNamespace(search_space="own.toml", target="board.toml"))
     refuse_other_space(RunFolder(tmp_path), before, request, space)
     other = BoundSpace(dimensions=(), keep_float=frozenset("a"))
-    with pytest.raises(RunFolderError, match=r"file 'own.toml' has changed since, or the target 'board.toml'"):
+    with pytest.raises(RunFolderError, match=r"'own\.toml' .*'board\.toml'"):
         refuse_other_space(RunFolder(tmp_path), before, request, other)

@@ -225,9 +225,9 @@ def test_choices_of_equal_name_count_once() -> None:
 
 
 def test_nothing_to_choose_is_refused() -> None:
-    with pytest.raises(UsageError, match="nothing to choose"):
+    with pytest.raises(UsageError, match="nothing to"):
         bound({"kind": "nodes", "op_types": ["LSTM"]})
-    with pytest.raises(UsageError, match="nothing to choose"):
+    with pytest.raises(UsageError, match="nothing to"):
         bound({"kind": "nodes"}, keep_int=" ".join(n.name for n in SIX.nodes))
 
 
@@ -272,7 +272,7 @@ def test_other_kinds_know_no_units(kind: str) -> None:
     ],
 )
 def test_units_must_hold_each_node_once(units: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="each node of the layer table once"):
+    with pytest.raises(ValueError, match="each node"):
         bound({"kind": "units"}, layers=FIVE, units=units)
 
 

@@ -107,7 +107,7 @@ def test_fewer_bits_are_refused_where_no_objective_counts_what_they_save() -> No
         check_objectives(settled(weights=5), target)
     check_objectives(settled(weights=5, objectives=("accuracy", "download", "penalty")), target)
     check_objectives(settled(), target)
-    with pytest.raises(UsageError, match="'flash' comes from a compiler"):
+    with pytest.raises(UsageError, match=r"'flash' .*compiler"):
         check_objectives(settled(weights=5, objectives=("accuracy", "flash", "penalty")), target)
     check_objectives(settled(weights=5, objectives=("accuracy", "flash")), read_target("ethos-u55-128"))
 

@@ -348,7 +348,7 @@ def missing_metadata(model: Any) -> None:
 def test_what_does_not_fit_together_is_a_model_error(harm: Callable[[Any], None]) -> None:
     model = fb.parse(zoo.cnn().float_model)
     harm(model)
-    with pytest.raises(ModelError, match=r"do not fit together|damaged or cut off"):
+    with pytest.raises(ModelError, match=r"fit together|cut off"):
         analysed(written(model))
 
 

@@ -96,7 +96,7 @@ def test_truncation_is_a_model_error_at_any_length() -> None:
     content = zoo.cnn().float_model
     lengths = {*range(0, 64), *np.linspace(64, len(content) - 1, 150, dtype=int).tolist(), len(content) - 1}
     for length in sorted(lengths):
-        with pytest.raises(ModelError, match=r"damaged or cut off|Expected a TFLite file"):
+        with pytest.raises(ModelError, match=r"cut off|TFLite file"):
             fb.parse(content[:length])
 
 
@@ -214,5 +214,5 @@ def test_data_behind_the_flatbuffer_are_read() -> None:
     content = zoo.cnn().float_model
     moved = _with_data_behind(content)
     assert fb.serialise(fb.parse(moved)) == fb.serialise(fb.parse(content))
-    with pytest.raises(ModelError, match="damaged or cut off"):
+    with pytest.raises(ModelError, match="cut off"):
         fb.parse(moved[:-5])

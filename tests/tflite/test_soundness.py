@@ -63,7 +63,7 @@ def lost_signature(model: Any) -> None:
 def test_what_leads_nowhere_is_refused(harm: Callable[[Any], None], words: str) -> None:
     model = fb.parse(model_bytes())
     harm(model)
-    with pytest.raises(ModelError, match=rf"damaged or cut off .*{words}"):
+    with pytest.raises(ModelError, match=rf"cut off .*{words}"):
         fb.parse(written(model))
 
 

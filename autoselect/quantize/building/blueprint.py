@@ -163,12 +163,14 @@ class Blueprint:
         For each form why the target's compiler leaves it to the host: empty where it takes it, None where it was not
         asked.
         """
-        found = dict[int, dict[str, str | None]]()
+        by_place = dict[int, dict[str, str | None]]()
         for index, choice in zip(self.indices, self.choices, strict=True):
             if index >= 0:
                 parts = (choice.integer, choice.left_out, choice.hybrid, choice.int16)
-                found[index] = {part.record.kind.value: part.record.left_because for part in parts if part is not None}
-        return found
+                by_place[index] = {
+                    part.record.kind.value: part.record.left_because for part in parts if part is not None
+                }
+        return by_place
 
     def plan(
         self,

@@ -178,13 +178,13 @@ class Builder:
 
     def _shifts(self, kinds: Mapping[str, str], wholes: Wholes, of_candidate: Mapping[int, Shift]) -> dict[str, Shift]:
         """What bias correction found at each node, or why there is nothing."""
-        found = {}
+        shifts = {}
         for node in self._nodes:
             kind = kinds[node.name]
             whole = wholes.of(kind).shifts
             nothing = Shift(before=math.nan, after=math.nan, reason=why_untouched(node.op_type, kind))
-            found[node.name] = of_candidate.get(node.index) or whole.get(node.index) or nothing
-        return found
+            shifts[node.name] = of_candidate.get(node.index) or whole.get(node.index) or nothing
+        return shifts
 
 
 def _as_planned(graph: Graph, plan: Graph) -> Graph:
@@ -203,13 +203,13 @@ def corrects_biases(recipe: Recipe) -> bool:
 
 def _fallbacks(chosen: LeftOut, kinds: Mapping[str, str], wholes: Wholes) -> dict[str, str]:
     """Why denylisted nodes are float where the recipe wants them hybrid."""
-    found = {}
+    reasons = {}
     for index, node in chosen.nodes.items():
         if kinds[node.name] == "integer":
             raise BuildError(f"The node {node.name!r} is denylisted, but the candidate has it in integers.")
         if kinds[node.name] == "float" and node.name not in chosen.in_float:
-            found[node.name] = wholes.hybrid.kept_float[index]
-    return found
+            reasons[node.name] = wholes.hybrid.kept_float[index]
+    return reasons
 
 
 def _skipped(index: int, whole: Built) -> dict[str, str]:

@@ -103,14 +103,14 @@ def packed_bytes(values: np.ndarray) -> float:
         Bytes; at most as many as it has.
     """
     planes = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, values.dtype.itemsize)
-    found = 0.0
+    total = 0.0
     for plane in planes.T if values.size else ():
         counts = np.bincount(plane)
         counts = counts[counts > 0]
         shares = counts / counts.sum()
         bits = -float((shares * np.log2(shares)).sum()) * plane.size + (len(counts) - 1) / (2.0 * math.log(2.0))
-        found += min(bits / 8.0, plane.size)
-    return found
+        total += min(bits / 8.0, plane.size)
+    return total
 
 
 @cache
@@ -123,15 +123,15 @@ def conversion_footprint(op_type: str) -> fp.Footprint:
 
 def sorted_chain(chain: Iterable[Conversion], own: int) -> list[Conversion]:
     """Each behind the one whose result it converts."""
-    left, made, found = list(chain), {own}, []
+    left, made, ordered = list(chain), {own}, []
     while left:
         ready = [c for c in left if c.reads in made]
         if not ready:
             raise BuildError("The quantizer converts a tensor in a circle.")
-        found += ready
+        ordered += ready
         made |= {c.writes for c in ready}
         left = [c for c in left if c not in ready]
-    return found
+    return ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class _Reader:
         """Every op: its index (-1 for a helper), its forms, the values that it writes."""
         node_at = {node.index for node in self._nodes}
         twins = self._wholes.integer.places
-        found = []
+        drafts = []
         for index, op in enumerate(self._graphs["float"].ops):
             forms: dict[str, _Draft] = {}
             is_twin = index in twins and op.op_type not in fb.CONTROL_FLOW and bool(op.outputs)
@@ -281,12 +281,12 @@ class _Reader:
                 self._add_int16(index, op.op_type, forms)
             raw = self._wholes.in_float.model.subgraphs[0].operators[index]
             values = tuple(self._slots.value_of[self._slots.of_float[int(t)]] for t in raw.outputs)
-            found.append((index, forms, values))
+            drafts.append((index, forms, values))
         helpers = {"integer": self._slots.helpers, "int16": self._slots.int16_helpers}
         for source, place in ((source, place) for source, places in helpers.items() for place in places):
             draft = self._draft(("helper", source, place), source, place)
-            found.append((-1, {"integer": draft}, tuple(self._slots.value_of[s] for s in draft.part.writes)))
-        return found
+            drafts.append((-1, {"integer": draft}, tuple(self._slots.value_of[s] for s in draft.part.writes)))
+        return drafts
 
     def _add_int16(self, index: int, op_type: str, forms: dict[str, _Draft]) -> None:
         """The form with 16-bit activations, or why there is none."""
@@ -372,14 +372,14 @@ class _Reader:
 
     def _conversions(self, costs: Sequence[Cost]) -> dict[int, tuple[Conversion, ...]]:
         """For each slot that may be computed, how the others come from it."""
-        found = {}
+        conversions = {}
         for value in self._slots.values:
             for own in sorted(value.own):
                 others = [slot for slot in value.slots.values() if slot != own]
                 chain = [self._conversion(self._slots.parent(own, slot), slot, costs[slot]) for slot in others]
                 if chain:
-                    found[own] = tuple(sorted_chain(chain, own))
-        return found
+                    conversions[own] = tuple(sorted_chain(chain, own))
+        return conversions
 
     def _conversion(self, source: int, result: int, cost: Cost) -> Conversion:
         tensors = self._slots.tensors
@@ -400,7 +400,7 @@ class _Reader:
 def _order(drafts: Sequence[tuple[int, Mapping[str, _Draft], tuple[int, ...]]], slots: Slots) -> list[int]:
     """An order of ops in which every form of each comes after what it reads, near to the float model's."""
     writer = {value: i for i, (_, _, values) in enumerate(drafts) for value in values}
-    found: list[int] = []
+    order: list[int] = []
     state = [0] * len(drafts)
     for first in range(len(drafts)):
         stack = [first]
@@ -419,9 +419,9 @@ def _order(drafts: Sequence[tuple[int, Mapping[str, _Draft], tuple[int, ...]]], 
                 stack += reversed(waiting)
             else:
                 state[i] = 2
-                found.append(i)
+                order.append(i)
                 stack.pop()
-    return found
+    return order
 
 
 def _frame(model: fb.Model) -> fp.Footprint:

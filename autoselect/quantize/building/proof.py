@@ -46,25 +46,27 @@ def remarks(
     everything = frozenset(node.name for node in nodes)
     integer = builder.build(Recipe(per_channel=per_channel, io_type=_interface(integer_model)))
     floats = builder.build(Recipe(per_channel=per_channel, denylisted_nodes=everything, fallback="float"))
-    found = []
+    messages = []
     if told := _apart(floats.content, float_model, samples, delegates=False):
-        found.append(
+        messages.append(
             f"With every node left out of integers, the outputs and the float model's {told} The scores of candidates "
             "are right, but a candidate may not reach float's."
         )
     try:
         if told := _apart(integer.content, integer_model, samples):
-            found.append(f"With every node in integers, the outputs and those of {_maker(is_given)} {told} {_SCORED}")
+            messages.append(
+                f"With every node in integers, the outputs and those of {_maker(is_given)} {told} {_SCORED}"
+            )
     except ScoreError as exc:
-        found.append(
+        messages.append(
             f"With every node in integers, the model cannot be run: {exc} Mixed models are tried all the same."
         )
     stuck = [op for op in floats.graph.ops if op.kind in IN_INTEGERS]
     if stuck:
-        found.append(
+        messages.append(
             f"{_counted([op.op_type for op in stuck])} cannot leave integers: the float model itself has no float form."
         )
-    return (*found, *_never_integer(wholes, nodes, is_given=is_given))
+    return (*messages, *_never_integer(wholes, nodes, is_given=is_given))
 
 
 def int16_remarks(
@@ -149,8 +151,8 @@ def _maker(is_given: bool) -> str:
 def _interface(integer_model: bytes) -> IoType:
     """The integer model's own type of inputs and outputs, indices aside; float where they are of several."""
     ends = reader.read_interface(integer_model)
-    found = {str(spec.dtype) for spec in ends.inputs + ends.outputs} & set(get_args(IoType))
-    [only] = found if len(found) == 1 else {"float32"}
+    types = {str(spec.dtype) for spec in ends.inputs + ends.outputs} & set(get_args(IoType))
+    [only] = types if len(types) == 1 else {"float32"}
     return cast("IoType", only)
 
 

@@ -139,9 +139,9 @@ class Slots:
                     self.of_int16[tensor] = self.slot(value, graph.tensors[tensor])
             elif fb.op_type(whole.model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_int16:
                 source, result = self.of_int16[int(op.inputs[0])], int(op.outputs[0])
-                value, known = self.value_of[source], set(self.of_int16.values())
+                value, wide_slots = self.value_of[source], set(self.of_int16.values())
                 slot = self.of_int16[result] = self.slot(value, graph.tensors[result])
-                if slot not in known:  # Else it is converted to what it was already, as litert-quantizer does.
+                if slot not in wide_slots:  # Else it is converted to what it was already, as litert-quantizer does.
                     self.values[value].int16_parents.setdefault(slot, source)
             elif len(op.outputs) and is_wide(whole.model, op, self.of_int16):
                 self.int16_helpers.append(place)

@@ -135,11 +135,11 @@ class _Stitcher:
         float_graph = frame.subgraphs[0]
         inputs = dict(zip(map(int, float_graph.inputs), map(int, main.inputs), strict=True))
         outputs = dict(zip(map(int, float_graph.outputs), map(int, main.outputs), strict=True))
-        found = []
+        signatures = []
         for signature in map(deepcopy, frame.signatureDefs or []):
             if (signature.subgraphIndex or 0) == 0:
                 for entries, place in ((signature.inputs, inputs), (signature.outputs, outputs)):
                     for entry in entries or []:
                         entry.tensorIndex = place[int(entry.tensorIndex)]
-            found.append(signature)
-        return found or None
+            signatures.append(signature)
+        return signatures or None

@@ -60,7 +60,7 @@ def whole_builds(kit: RepairKit, recipe: Recipe) -> Wholes:
     return kit.remember(("wholes", recipe), lambda: make_wholes(kit, recipe))
 
 
-def with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool = True) -> Wholes:
+def with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool) -> Wholes:
     """The same with the build of 16-bit activations, where there is one; as lasting.
 
     Args:
@@ -209,15 +209,15 @@ def _twins(built: fb.Model, float_model: fb.Model) -> dict[int, int]:
 
     Of several ops that are called after it, the last one of its type counts, the others help that one.
     """
-    found = {}
+    twins = {}
     ops, graph = float_model.subgraphs[0].operators, built.subgraphs[0]
     for index, places in names.op_places(built).items():
         wanted = fb.op_type(float_model, ops[index])
         fitting = [p for p in places if len(graph.operators[p].outputs) == len(ops[index].outputs)]
         alike = [p for p in fitting if fb.op_type(built, graph.operators[p]) == wanted]
         if alike or fitting:
-            found[index] = (alike or fitting)[-1]
-    return found
+            twins[index] = (alike or fitting)[-1]
+    return twins
 
 
 def form_of(tensor: fb.Tensor) -> tuple[object, ...]:

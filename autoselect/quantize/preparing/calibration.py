@@ -45,7 +45,7 @@ _MOST_CLIPPED = 0.05
 
 
 def calibrated_model(
-    source: TfliteFile, samples: Iterable[Sequence[np.ndarray]], node_names: Sequence[str] = ()
+    source: TfliteFile, samples: Iterable[Sequence[np.ndarray]], node_names: Sequence[str]
 ) -> CalibratedModel:
     """Record the range of every activation, under canonical names, as the quantizer and LiteRT can use them.
 

@@ -20,9 +20,6 @@ from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 
-KIND = "int4"
-"""The kind of the repairs that ask for it."""
-
 _INT8, _INT16, _FLOAT = schema.TensorType.INT8, schema.TensorType.INT16, schema.TensorType.FLOAT32
 
 

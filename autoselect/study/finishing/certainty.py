@@ -147,15 +147,15 @@ def expected_drops(members: Sequence[Scores], link: Link | None) -> Expected:
     drops = np.array([s.drop for s in members], dtype=np.float64)
     bounds = np.array([s.drop_bound for s in members], dtype=np.float64)
     noise = np.array([s.drop_noise for s in members], dtype=np.float64)
-    beyond = np.where(np.isnan(bounds), math.inf, bounds - drops)
+    widths = np.where(np.isnan(bounds), math.inf, bounds - drops)
     noise = np.where(np.isnan(bounds), math.inf, noise)
     if link is not None:
         closeness = np.array([log_divergence(s) for s in members])
         seen = np.isfinite(closeness)
         measured = drops[seen]
         drops[seen], spread = link.without_noise(closeness[seen], measured, noise[seen])
-        beyond[seen] = np.where(np.isinf(noise[seen]), _ONE_SIDED * spread, beyond[seen])
-    return Expected(drops, beyond)
+        widths[seen] = np.where(np.isinf(noise[seen]), _ONE_SIDED * spread, widths[seen])
+    return Expected(drops, widths)
 
 
 def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | None:
@@ -179,7 +179,7 @@ def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers) -> tupl
     """
     later = {r.id: r.scores for r in front if r.scores and r.scores.samples and math.isnan(r.scores.drop_bound)}
     running = {key: pool.submit(evidence_jobs.paired, root, s.sha256) for key, s in later.items()}
-    found, failures = dict(later), dict[str, str]()
+    bounded, failures = dict(later), dict[str, str]()
     for key, future in running.items():
         try:
             paired = result_of(future)
@@ -187,8 +187,8 @@ def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers) -> tupl
             failures[key] = str(exc)
             continue
         if paired is not None:
-            found[key] = replace(later[key], drop_noise=paired.error, drop_bound=paired.bound)
-    return [replace(r, scores=found.get(r.id, r.scores)) for r in front], failures
+            bounded[key] = replace(later[key], drop_noise=paired.error, drop_bound=paired.bound)
+    return [replace(r, scores=bounded.get(r.id, r.scores)) for r in front], failures
 
 
 def unknown_bounds(
@@ -250,7 +250,7 @@ def standings_of(front: Sequence[TrialRecord], link: Link | None) -> list[Standi
     scores = scores_of(front)
     expected = expected_drops(scores, link)
     figures = zip(scores, expected.drops.tolist(), expected.beyond.tolist(), strict=True)
-    return [replace(s.standing, drop=drop, bound=drop + beyond) for s, drop, beyond in figures]
+    return [replace(s.standing, drop=drop, bound=drop + width) for s, drop, width in figures]
 
 
 def confidence_of(
@@ -346,7 +346,7 @@ def _resampled(
             replace(s, drop=drop, drop_noise=noise, drop_bound=bound)
             for s, (drop, noise, bound) in zip(scores, paired.tolist(), strict=True)
         ]
-        found = expected_drops(drawn, link_of([*scores, *others], lost))
-        rows = zip(members, found.drops.tolist(), (found.drops + found.beyond).tolist(), strict=True)
+        expected = expected_drops(drawn, link_of([*scores, *others], lost))
+        rows = zip(members, expected.drops.tolist(), (expected.drops + expected.beyond).tolist(), strict=True)
         again.append([replace(m, drop=drop, bound=bound) for m, drop, bound in rows])
     return again

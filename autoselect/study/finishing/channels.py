@@ -41,10 +41,10 @@ def _messages(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: 
 def groups_below(groups: Sequence[GroupCloseness], limit: float) -> list[str]:
     """What is said of groups of channels below the limit, in decibels, and below their whole output."""
     return [
-        f"The recommended model's {one}; the limit is {limit:.3g} dB. These channels share a scale with far larger "
+        f"The recommended model's {group}; the limit is {limit:.3g} dB. These channels share a scale with far larger "
         f"ones. {OWN_SCALE}"
-        for one in groups
-        if one.sqnr_db < min(limit, one.whole_db)
+        for group in groups
+        if group.sqnr_db < min(limit, group.whole_db)
     ]
 
 

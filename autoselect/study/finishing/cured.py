@@ -35,19 +35,19 @@ def write_cures(running: Future[Cures], folder: RunFolder) -> list[str]:
         Why nothing was; empty otherwise.
     """
     try:
-        found = result_of(running)
+        cures = result_of(running)
     except TrialError as exc:
         return [f"What is broken in each node could not be measured. {exc}"]
     rows = [
         {
             "tensor_name": name,
-            "weights_sqnr_db": _cell(decibels(one.parts.weights)),
-            "activations_sqnr_db": _cell(decibels(one.parts.activations)),
-            "broken": one.cure.broken,
-            "cure": one.cure.name,
-            "reason": one.cure.reason,
+            "weights_sqnr_db": _cell(decibels(cure.parts.weights)),
+            "activations_sqnr_db": _cell(decibels(cure.parts.activations)),
+            "broken": cure.cure.broken,
+            "cure": cure.cure.name,
+            "reason": cure.cure.reason,
         }
-        for name, one in found.items()
+        for name, cure in cures.items()
     ]
     write_table(folder.cures, CURE_COLUMNS, rows)
     return []

@@ -86,10 +86,10 @@ def _write_node_data(
 
 def _aliases(folder: RunFolder, members: Iterable[str], names: Sequence[str]) -> dict[str, list[str]]:
     """Names that the members' files have for the nodes, beside the nodes' own."""
-    found: dict[str, set[str]] = {}
+    aliases: dict[str, set[str]] = {}
     for member in members:
         path = folder.front / f"{member}.tflite"
         if path.exists():
             for name, other in names_in(TfliteFile(path.read_bytes()).graph, names).items():
-                found.setdefault(name, set()).add(other)
-    return {name: sorted(others - {name}) for name, others in found.items()}
+                aliases.setdefault(name, set()).add(other)
+    return {name: sorted(others - {name}) for name, others in aliases.items()}

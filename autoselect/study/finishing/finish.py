@@ -264,12 +264,12 @@ class Finish:
         made = [*front, *{r.id: r for r in wholes.values() if r.id not in ids}.values()]
         chips, emulating = [], {chip.name for chip in self._target.asked}
         for place, one in enumerate(self._target.compilers):
-            compiling, found = on_chip.compiled(made, place, self._target, limit, root, pool, listener)
+            compiling, on_it = on_chip.compiled(made, place, self._target, limit, root, pool, listener)
             made = compiling or made
             if one.name in emulating:
                 allowed = self.yardstick.allowed_drop
-                found = on_chip.emulated(made, found, allowed, self.settings, root, pool, listener)
-            chips.append(found)
+                on_it = on_chip.emulated(made, on_it, allowed, self.settings, root, pool, listener)
+            chips.append(on_it)
         return [r for r in made if r.id in ids] or list(front), chips
 
     @property
@@ -304,8 +304,8 @@ class Finish:
         if pool is None:
             return choice, {}, {}, []
         members, curing = _named(choice.front), cured.start_cures(self.case, self.settings, pool)
-        known = {r.sha256 for r in references if r.name in ("float", "fiq")}
-        unchecked = {sha: name for sha, name in members.items() if sha not in known}
+        scored_before = {r.sha256 for r in references if r.name in ("float", "fiq")}
+        unchecked = {sha: name for sha, name in members.items() if sha not in scored_before}
         warnings = list(warn_of_unrepeated(self.case, unchecked, pool, listener, have_run=True))
         heldout, failures = rescoring.score_heldout(
             [*(r.sha256 for r in references), *members],
@@ -411,8 +411,8 @@ class Finish:
 
 def _with_figures(records: Sequence[TrialRecord], front: Sequence[TrialRecord]) -> list[TrialRecord]:
     """The records; those of members have the compiler's figures, so that both tables say the same."""
-    known = {r.id: r.scores for r in front}
-    return [replace(r, scores=known[r.id]) if r.scores and r.id in known else r for r in records]
+    scores = {r.id: r.scores for r in front}
+    return [replace(r, scores=scores[r.id]) if r.scores and r.id in scores else r for r in records]
 
 
 def _restored(wholes: Mapping[str, TrialRecord], root: Path, pool: Workers | None, listener: Listener) -> list[str]:
@@ -436,12 +436,12 @@ def _wide(front: Sequence[TrialRecord], member: str) -> int:
 
 def _whole_baselines(records: list[TrialRecord]) -> dict[str, TrialRecord]:
     """The all-integer models and the all-DRQ one by name, where they were scored."""
-    found: dict[str, TrialRecord] = {}
+    wholes: dict[str, TrialRecord] = {}
     for record in records:
         name = record.origin.removeprefix("baseline:")
         if record.scores is not None and name in ("fiq", REPAIRED, "int16", "drq"):
-            found.setdefault(name, record)
-    return found
+            wholes.setdefault(name, record)
+    return wholes
 
 
 def _reference(name: str, scores: Scores) -> Reference:

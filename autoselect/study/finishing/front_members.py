@@ -108,8 +108,8 @@ def measured_front(
     front, failures = with_bounds(front, root, pool)
     left = [r for r in records if r.id not in lost]
     wider, _ = front_of(with_guessed_bounds(left, front), objectives, yardstick, link)
-    own, known = {r.id: r for r in distinct(left)}, {r.id for r in front}
-    further = [own[r.id] for r in wider if r.id not in known]
+    own, member_ids = {r.id: r for r in distinct(left)}, {r.id for r in front}
+    further = [own[r.id] for r in wider if r.id not in member_ids]
     lost |= (more_lost := front_files.restore(further, root, pool))
     further, more_failures = with_bounds([r for r in further if r.id not in more_lost], root, pool)
     failures |= more_failures

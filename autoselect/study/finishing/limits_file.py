@@ -60,5 +60,8 @@ def _row(limit: Limit) -> dict[str, object]:
 
 def as_kept(members: Sequence[Standing], kept: kept_case.Shown) -> list[Standing]:
     """The members with other drops and bounds; members of which none is kept stay as they are."""
-    known = {id_: (drop, bound) for id_, drop, bound in kept}
-    return [replace(m, drop=known[m.id][0], bound=known[m.id][1]) if m.id in known else m for m in members]
+    kept_figures = {id_: (drop, bound) for id_, drop, bound in kept}
+    return [
+        replace(m, drop=kept_figures[m.id][0], bound=kept_figures[m.id][1]) if m.id in kept_figures else m
+        for m in members
+    ]

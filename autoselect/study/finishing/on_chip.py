@@ -56,7 +56,7 @@ class OnChip:
     @property
     def unlike_cpu(self) -> dict[str, Emulated]:
         """The members that score otherwise on the chip than on the CPU, by id."""
-        return {key: one for key, one in self.emulated.items() if one.differs(self.allowed_drop)}
+        return {key: reply for key, reply in self.emulated.items() if reply.differs(self.allowed_drop)}
 
     def summary(self) -> dict[str, Any]:
         """The results as plain values, for ``summary.json``."""
@@ -94,7 +94,7 @@ def compiled(
         The models that compile, and what was found.
     """
     listener(StageStarted(stage="compile", total=len(front)))
-    one, models = target.compilers[chip], {r.id: r for r in front if r.scores}
+    chip_target, models = target.compilers[chip], {r.id: r for r in front if r.scores}
     running = {
         key: pool.submit(chip_jobs.compile_member, root, _sha(record), chip, timeout_seconds=limit)
         for key, record in models.items()
@@ -104,27 +104,27 @@ def compiled(
         try:
             replies[key] = result_of(future)
         except TrialError as exc:
-            messages.append(f"{key} does not compile for {one.name}, so nobody is told to ship it there. {exc}")
+            messages.append(f"{key} does not compile for {chip_target.name}, so nobody is told to ship it there. {exc}")
         listener(StepFinished(stage="compile"))
     unlike = tuple(key for key, reply in replies.items() if _is_unlike(models[key], reply))
     if unlike:
         messages.append(
-            f"On {one.name} {counted(len(unlike), 'model')} of the front differ from what was forecast: "
+            f"On {chip_target.name} {counted(len(unlike), 'model')} of the front differ from what was forecast: "
             f"{', '.join(unlike)}. The figures are now the compiler's."
         )
-    messages += _spilling({key: reply.compiled for key, reply in replies.items()}, one)
+    messages += _spilling({key: reply.compiled for key, reply in replies.items()}, chip_target)
     for message in messages:
         listener(Warned(message=message))
-    found = OnChip(
-        chip=one.name,
+    on_it = OnChip(
+        chip=chip_target.name,
         place=chip,
         compiled={key: reply.compiled for key, reply in replies.items()},
         unlike=unlike,
-        versions=compiler_of(one).versions(),
+        versions=compiler_of(chip_target).versions(),
         messages=tuple(messages),
     )
     alone = not target.parts
-    return [_as_compiled(r, replies[r.id], alone=alone) for r in front if r.id in replies], found
+    return [_as_compiled(r, replies[r.id], alone=alone) for r in front if r.id in replies], on_it
 
 
 def _spilling(compiled: Mapping[str, Mapping[str, Any]], chip: Target) -> list[str]:
@@ -165,16 +165,16 @@ def emulated(
         for r in front
         if r.id in known.compiled
     }
-    found, messages = dict[str, Emulated](), list(known.messages)
+    replies, messages = dict[str, Emulated](), list(known.messages)
     for key, future in running.items():
         try:
-            found[key] = result_of(future)
+            replies[key] = result_of(future)
         except AutoselectError as exc:
             messages.append(f"{key} could not be run on the emulation of {known.chip}. {exc}")
             listener(Warned(message=messages[-1]))
         listener(StepFinished(stage="emulate"))
     versions = {**known.versions, **emulation_versions()}
-    return replace(known, emulated=found, allowed_drop=allowed_drop, versions=versions, messages=tuple(messages))
+    return replace(known, emulated=replies, allowed_drop=allowed_drop, versions=versions, messages=tuple(messages))
 
 
 def summary(found: Sequence[OnChip], candidates: Mapping[str, int] | None = None) -> dict[str, Any]:

@@ -55,26 +55,26 @@ def score_heldout(
         (sha, pool.submit(score_jobs.score, case.files.root, sha, "heldout", True, timeout_seconds=timeout_seconds))
         for sha in unique
     ]
-    found, failures = {}, []
+    scores, failures = {}, []
     for sha, future in running:
         try:
             reply = result_of(future)
-            found[sha] = Heldout(score=reply.value, low=_known(reply.low), high=_known(reply.high))
+            scores[sha] = Heldout(score=reply.value, low=_known(reply.low), high=_known(reply.high))
         except AutoselectError as exc:
             failures.append(f"{sha[:10]} could not be scored on the held-out samples. {exc}")
         listener(StepFinished(stage="heldout"))
-    others = max(len(found) - 1 - (recommended in found), 1)
+    others = max(len(scores) - 1 - (recommended in scores), 1)
     comparing = {
         sha: pool.submit(evidence_jobs.paired, case.files.root, sha, "heldout", 1 if sha == recommended else others)
-        for sha in found
-        if FLOAT in found and sha != FLOAT
+        for sha in scores
+        if FLOAT in scores and sha != FLOAT
     }
     for sha, comparison in comparing.items():
         try:
-            found[sha] = _compared(found[sha], found[FLOAT], result_of(comparison), direction)
+            scores[sha] = _compared(scores[sha], scores[FLOAT], result_of(comparison), direction)
         except TrialError as exc:
             failures.append(f"What {sha[:10]} loses on the held-out samples could not be measured. {exc}")
-    return found, failures
+    return scores, failures
 
 
 def write_effects(sha256: str, case: Case, folder: RunFolder, pool: Workers) -> list[str]:
@@ -84,12 +84,12 @@ def write_effects(sha256: str, case: Case, folder: RunFolder, pool: Workers) -> 
         Why that could not be measured; empty if it was, or where nothing is to be measured.
     """
     try:
-        found = pool.call(effect_jobs.effects, case.files.root, sha256, "heldout") if case.has_heldout else None
+        effects = pool.call(effect_jobs.effects, case.files.root, sha256, "heldout") if case.has_heldout else None
     except TrialError as exc:
         return [f"What the recommended model changes by class and by sample could not be measured. {exc}"]
-    if found is None:
+    if effects is None:
         return []
-    for path, rows in ((folder.heldout_classes, found.classes), (folder.heldout_samples, found.samples)):
+    for path, rows in ((folder.heldout_classes, effects.classes), (folder.heldout_samples, effects.samples)):
         if rows:
             write_table(path, [f.name for f in fields(rows[0])], [asdict(row) for row in rows])
     return []
@@ -122,14 +122,14 @@ def time_again(
     """
     shas = dict.fromkeys([*(r.sha256 for r in references), *(r.scores.sha256 for r in front if r.scores)])
     listener(StageStarted(stage="latency", total=len(shas)))
-    found: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, float]] = {}
     for sha in shas:
         with contextlib.suppress(TrialError):
-            found[sha] = pool.call(build_jobs.latency, root, sha, timeout_seconds=timeout_seconds)
+            times[sha] = pool.call(build_jobs.latency, root, sha, timeout_seconds=timeout_seconds)
         listener(StepFinished(stage="latency"))
     timed = [
-        replace(r, scores=replace(r.scores, quantities={**r.scores.quantities, **found.get(r.scores.sha256, {})}))
+        replace(r, scores=replace(r.scores, quantities={**r.scores.quantities, **times.get(r.scores.sha256, {})}))
         for r in front
         if r.scores is not None
     ]
-    return timed, [replace(r, quantities={**r.quantities, **found.get(r.sha256, {})}) for r in references]
+    return timed, [replace(r, quantities={**r.quantities, **times.get(r.sha256, {})}) for r in references]

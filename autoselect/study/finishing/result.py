@@ -64,15 +64,15 @@ def reference_summary(
     costs: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
     """The references as plain values, with the columns of the run's objectives."""
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     further = [c for c in dict.fromkeys([*costs, *measured_columns(costs)]) if c not in DEFAULT_COSTS]
     for reference in references:
         measured = heldout.get(reference.sha256)
-        found[reference.name] = {
+        rows[reference.name] = {
             metric: reference.metric,
             "size_bytes": reference.size_bytes,
             "penalty": reference.penalty,
             **(measured or NOT_HELD_OUT).cells("heldout"),
             **{column: reference.quantities.get(column) for column in (*further, "float_ops")},
         }
-    return found
+    return rows

@@ -9,7 +9,7 @@ import numpy as np
 
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.study.proposing import constants
-from autoselect.study.proposing.mask import Mask, sides
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 
@@ -70,8 +70,7 @@ class CostModel:
 
     def _by(self, fit: _Fit, masks: Sequence[Mask]) -> np.ndarray:
         mean, centre, terms, low = fit
-        inside = sides(masks, len(self._problem.units), len(self._problem.states))
-        return np.asarray(np.maximum(mean + (inside - centre) @ terms, low))
+        return np.asarray(np.maximum(mean + (self._problem.sides(masks) - centre) @ terms, low))
 
     def _column(self, masks: Sequence[Mask], column: str) -> np.ndarray:
         if column in self._learned:
@@ -93,7 +92,7 @@ def _fitted(known: Sequence[tuple[Mask, float]], problem: Problem, *, least: flo
 
     ``least`` is minus infinity if every value is believed.
     """
-    rows = sides([mask for mask, _ in known], len(problem.units), len(problem.states))
+    rows = problem.sides([mask for mask, _ in known])
     if not known:
         return 0.0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), min(least, 0.0)
     values = np.array([value for _, value in known])

@@ -11,7 +11,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.likeness import Likeness
-from autoselect.study.proposing.mask import Mask, sides
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.surrogate import Belief, Surrogate, learn, one_thread
@@ -162,14 +162,10 @@ def _groups(problem: Problem, seen: Sequence[Seen], count: int) -> np.ndarray:
     masks = [s.mask for s in seen]
     found = np.full(len(seen), _ALWAYS)
     mixed = np.array([not _is_whole(problem, mask) for mask in masks])
-    rows = sides([mask for mask, is_mixed in zip(masks, mixed, strict=True) if is_mixed], *_size(problem))
+    rows = problem.sides([mask for mask, is_mixed in zip(masks, mixed, strict=True) if is_mixed])
     if len(rows) > 1:
         found[mixed] = fcluster(linkage(rows, "average", "cityblock"), count, "maxclust")
     return found
-
-
-def _size(problem: Problem) -> tuple[int, int]:
-    return len(problem.units), len(problem.states)
 
 
 def _is_whole(problem: Problem, mask: Mask) -> bool:

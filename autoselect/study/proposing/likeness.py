@@ -14,7 +14,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.hypervolume_gain import Link
-from autoselect.study.proposing.mask import Mask, sides
+from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.problem import Problem
 
 
@@ -46,7 +46,7 @@ class Likeness:
         """
         self._problem, self._link, self._best = problem, link, None
         newest = slice(-constants.LEARNED, None)
-        self._known = self._sides(masks[newest])
+        self._known = self._problem.sides(masks[newest])
         beyond, spread = link.left_over(log_divergences[newest], losses[newest])
         left = np.clip(beyond / spread, -constants.FURTHEST_LEFT, constants.FURTHEST_LEFT)
         by_chance = -0.5 * float(left @ left)
@@ -66,13 +66,10 @@ class Likeness:
         """
         if self._best is None:
             return np.zeros(len(masks)), np.ones(len(masks))
-        cross = self._best.share * _kernel(self._sides(masks), self._known, self._best.length)
+        cross = self._best.share * _kernel(self._problem.sides(masks), self._known, self._best.length)
         explained = np.einsum("ij,ji->i", cross, cho_solve(self._best.factor, cross.T))
         _, spread = self._link.left_over(log_divergences, np.zeros(len(masks)))
         return cross @ self._best.weights * spread, np.sqrt(np.maximum(1.0 - explained, 1.0 - self._best.share))
-
-    def _sides(self, masks: Sequence[Mask]) -> np.ndarray:
-        return sides(masks, len(self._problem.units), len(self._problem.states))
 
     def _fit(self, left: np.ndarray, share: float, length: float) -> _Fit:
         system = share * _kernel(self._known, self._known, length)

@@ -86,15 +86,3 @@ def indicator(rows: Sequence[Units], count: int) -> np.ndarray:
     size = (count + 7) // 8
     raw = np.frombuffer(b"".join(units.to_bytes(size, "little") for units in rows), dtype=np.uint8)
     return np.unpackbits(raw.reshape(len(rows), size), axis=1, bitorder="little")[:, :count].astype(np.float64)
-
-
-def sides(masks: Sequence[Mask], count: int, states: int) -> np.ndarray:
-    """How candidates differ, shape (n_masks, count * states): for each state but the last whether a unit is in it.
-
-    Args:
-        masks: The candidates.
-        count: Of units.
-        states: Of the problem, integers not counted: these come first.
-    """
-    inside = 1.0 - indicator([mask.left_out for mask in masks], count)
-    return np.hstack([inside, *(indicator([m.within(state) for m in masks], count) for state in range(states - 1))])

@@ -18,7 +18,7 @@ from autoselect.domain.repair_sets import Repairs, corrected_in_sequence
 from autoselect.domain.rule import Rule
 from autoselect.domain.states import APART, EXACT, STATES
 from autoselect.study.proposing import constants
-from autoselect.study.proposing.mask import Mask, Units, bits
+from autoselect.study.proposing.mask import Mask, Units, bits, indicator
 
 NO_LIMITS = Constraints()
 NO_RULE = Rule(allowed_drop=math.inf, float_penalty=1.0, float_size_bytes=1.0)
@@ -155,6 +155,16 @@ class Problem:
     def out_of_integers(self, mask: Mask) -> Units:
         """The units that are in integers of no width."""
         return mask.left_out & ~sum(mask.within(place) for place, state in enumerate(self.states) if state in APART)
+
+    def sides(self, masks: Sequence[Mask]) -> np.ndarray:
+        """How candidates differ, shape (n_masks, n_units * n_states).
+
+        A column says for a unit whether it is in a state, which is 1, or not. Integers come first; the last state
+        follows from the others.
+        """
+        count = len(self.units)
+        others = [indicator([m.within(place) for m in masks], count) for place in range(len(self.states) - 1)]
+        return np.hstack([1.0 - indicator([mask.left_out for mask in masks], count), *others])
 
     def _nodes(self, units: Units) -> frozenset[str]:
         return frozenset().union(*(self.units[i].nodes for i in bits(units)))

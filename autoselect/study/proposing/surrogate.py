@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from autoselect.study.proposing import constants
-from autoselect.study.proposing.mask import Mask, indicator, sides
+from autoselect.study.proposing.mask import Mask, indicator
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 
@@ -74,7 +74,11 @@ class Surrogate:
             log_divergences: Natural logs, shape (n,).
             noise: Standard deviation of each, shape (n,); larger for those scored on part of the samples.
         """
-        self._known, self._known_sides, self._known_repairs = self._rows(masks), self._sides(masks), _places(masks)
+        self._known, self._known_sides, self._known_repairs = (
+            self._rows(masks),
+            self._problem.sides(masks),
+            _places(masks),
+        )
         self._known_noise = noise
         # With everything in float no term is left: what such a candidate shows is what all others have too.
         bare = log_divergences[self._known.sum(axis=1) == 0.0]
@@ -100,7 +104,7 @@ class Surrogate:
             with_terms: Whether the deviation also has what was seen leaves open of the terms. Proposals go without:
                 what is open of them is the same for most.
         """
-        found, rows, repairs = self._sides(masks), self._rows(masks), _places(masks)
+        found, rows, repairs = self._problem.sides(masks), self._rows(masks), _places(masks)
         mean, free = self._base(rows, repairs)
         variance = free**2 * self._prior_variance(found)
         if self._factor is not None:
@@ -148,10 +152,6 @@ class Surrogate:
         inside = 1.0 - indicator([mask.left_out for mask in masks], count)
         others = ([m.within(place) & self._problem.noisy[place] for m in masks] for place in self._noisy)
         return np.hstack([inside, *(indicator(units, count) for units in others)])
-
-    def _sides(self, masks: Sequence[Mask]) -> np.ndarray:
-        """The columns by which candidates are alike."""
-        return sides(masks, len(self._problem.units), len(self._problem.states))
 
     def _prior(self, cap: float) -> np.ndarray:
         """Logs of the terms that the problem's probes stand for, if divergences end in this cap."""

@@ -89,10 +89,10 @@ def baselines(
         replace(made("heuristic", heuristic_nodes(layers), repairs=template.repairs), is_whole=False),
         *([made("float", everything, fallback="float", repairs=())] if with_float else []),
     ]
-    found: dict[tuple[Recipe, bool], Baseline] = {}
+    distinct: dict[tuple[Recipe, bool], Baseline] = {}
     for baseline in fixed:
-        found.setdefault((baseline.recipe, baseline.is_like_others), baseline)
-    return list(found.values())
+        distinct.setdefault((baseline.recipe, baseline.is_like_others), baseline)
+    return list(distinct.values())
 
 
 def all_in_16_bits(layers: LayerTable, space: BoundSpace) -> tuple[frozenset[str], frozenset[str]]:

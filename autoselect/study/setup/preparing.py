@@ -84,10 +84,10 @@ def _here(request: Request, folder: RunFolder, pool: Workers) -> contextlib.Abst
 def _narrow_channels(root: Path, pool: Workers) -> tuple[str, ...]:
     """A warning for each group of channels that is but a few integer steps wide, or why that is not known."""
     try:
-        found = pool.call(channel_jobs.narrow_groups, root)
+        groups = pool.call(channel_jobs.narrow_groups, root)
     except TrialError as exc:
         return (f"The ranges of the outputs' channels could not be compared. {exc}",)
-    return tuple(map(_warning, found))
+    return tuple(map(_warning, groups))
 
 
 def _warning(one: channel_jobs.NarrowGroup) -> str:

@@ -127,8 +127,8 @@ def _unsteady(blueprint: Blueprint, target: Target) -> tuple[str, ...]:
 def _clipped(looking: Future[list[str]]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Nodes whose values integers cut off on search samples; and what to say if that cannot be known."""
     try:
-        found = result_of(looking)
-        return frozenset(found), ()
+        names = result_of(looking)
+        return frozenset(names), ()
     except TrialError as exc:
         return frozenset(), (f"It is not known which nodes leave their calibrated ranges on search samples. {exc}",)
 
@@ -139,10 +139,10 @@ def makes_int16(case: Case, settings: Settled, pool: Workers) -> tuple[bool, tup
         return True, ()
     limit = settings.trial_timeout
     try:
-        found = pool.call(prepare_jobs.int16_proof, case.files.root, settings.per_channel, timeout_seconds=limit)
+        proof = pool.call(prepare_jobs.int16_proof, case.files.root, settings.per_channel, timeout_seconds=limit)
     except TrialError as exc:
         return False, (f"No unit has 16-bit activations. {exc}",)
-    return found.is_possible, found.remarks
+    return proof.is_possible, proof.remarks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,21 +199,21 @@ def forecaster(
         in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
         denied, in_float = (placed(chosen.get(field, ())) for field in ("denylisted_nodes", FIELDS[EXACT]))
         blueprint = blueprints[corrected_at_once(repairs)]
-        found = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
-        packed = blueprint.packed_bytes(found) if is_packed else 0.0
-        known = judged(found.graph, target, runtime)
-        cut = known.fragmentation
+        plan = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
+        packed = blueprint.packed_bytes(plan) if is_packed else 0.0
+        verdict = judged(plan.graph, target, runtime)
+        cut = verdict.fragmentation
         return Forecast(
-            found.size_bytes,
+            plan.size_bytes,
             cut.penalty,
-            (found.kinds, found.size_bytes, repairs_that_act(repairs, found.kinds, layers, settings.template.io_type)),
-            known.refusal,
+            (plan.kinds, plan.size_bytes, repairs_that_act(repairs, plan.kinds, layers, settings.template.io_type)),
+            verdict.refusal,
             {
-                column: packed if BY_COLUMN[column].is_packed else _figure(found.graph, cut, column)
+                column: packed if BY_COLUMN[column].is_packed else _figure(plan.graph, cut, column)
                 for column in figures
                 if BY_COLUMN[column].is_packed or BY_COLUMN[column].from_graph
             },
-            found.kinds,
+            plan.kinds,
         )
 
     return forecast
@@ -231,22 +231,22 @@ def plain_units(graph: Graph, layers: LayerTable) -> tuple[Unit, ...]:
 
 def _statistical(layers: LayerTable) -> dict[str, float]:
     """Error power over signal power of each node by itself, from the debugger's statistics."""
-    found = {}
+    noise = {}
     for node, figures in zip(layers.nodes, layers.statistics, strict=True):
         if figures is not None and not math.isnan(figures.sqnr_db):
-            found[node.name] = 10.0 ** (-max(figures.sqnr_db, -30.0) / 10.0)
-    return found
+            noise[node.name] = 10.0 ** (-max(figures.sqnr_db, -30.0) / 10.0)
+    return noise
 
 
 def _ladders(units: Sequence[Unit], layers: LayerTable) -> list[list[int]]:
     """Rankings by the debugger's statistics, and the graph from both ends."""
     owner = {name: i for i, unit in enumerate(units) for name in unit.nodes}
-    found = []
+    ladders = []
     for statistic in _LADDERS:
         ranked = [owner[name] for name in layers.ranked_by(statistic) if name in owner]
-        found.append(list(dict.fromkeys(ranked)))
+        ladders.append(list(dict.fromkeys(ranked)))
     forward = list(range(len(units)))
-    return [*found, forward, forward[::-1]]
+    return [*ladders, forward, forward[::-1]]
 
 
 def units_in(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, float]) -> tuple[Unit, ...]:
@@ -263,13 +263,13 @@ def units_in(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, 
     for group in groups:
         members = sorted((places[name] for name in group), key=lambda node: node.index)
         heaviest = max(members, key=lambda node: node.macs)
-        known = [sensitivities[name] for name in group if name in sensitivities]
+        measured = [sensitivities[name] for name in group if name in sensitivities]
         units.append(
             Unit(
                 nodes=group,
                 op_type=heaviest.op_type,
                 position=members[0].index,
-                sensitivity=max([v for v in known if np.isfinite(v)], default=0.0),
+                sensitivity=max([v for v in measured if np.isfinite(v)], default=0.0),
             )
         )
     return tuple(sorted(units, key=lambda unit: (unit.position, sorted(unit.nodes))))
@@ -278,23 +278,23 @@ def units_in(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, 
 def _smallest_groups(space: BoundSpace) -> list[frozenset[str]]:
     choices = [space.of_alternative(name) for name, _ in space.alternatives] or [space.dimensions]
     toggles = max(([d for d in c if isinstance(d, Toggle)] for c in choices), key=len)
-    found: list[frozenset[str]] = []
+    groups: list[frozenset[str]] = []
     taken: set[str] = set()
     for toggle in sorted(toggles, key=lambda t: (len(t.nodes), t.name)):
         if toggle.nodes and not toggle.nodes <= taken:
-            found.append(toggle.nodes - taken)
+            groups.append(toggle.nodes - taken)
             taken |= toggle.nodes
-    return found
+    return groups
 
 
 def neighbours_of(graph: Graph, layers: LayerTable, units: Sequence[Unit]) -> tuple[frozenset[int], ...]:
     """For each unit the units that it reads from or writes to, looking through ops that are no nodes."""
     owner = {name: i for i, unit in enumerate(units) for name in unit.nodes}
     unit_at = {node.index: owner[node.name] for node in layers.nodes if node.name in owner}
-    found: list[set[int]] = [set() for _ in units]
+    neighbours: list[set[int]] = [set() for _ in units]
     for index, before in enumerate(graph.nearest(unit_at)):
         for here, other in ((unit_at[index], unit_at[i]) for i in before if index in unit_at):
             if here != other:
-                found[here].add(other)
-                found[other].add(here)
-    return tuple(frozenset(s) for s in found)
+                neighbours[here].add(other)
+                neighbours[other].add(here)
+    return tuple(frozenset(s) for s in neighbours)

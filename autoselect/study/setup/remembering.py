@@ -45,8 +45,8 @@ class Remembering:
         self._known: dict[str, dict[str, Any]] = {}
         for line in path.read_bytes().splitlines() if path.exists() else ():
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                found = json.loads(line)
-                self._known[found["job"]] = found
+                reply = json.loads(line)
+                self._known[reply["job"]] = reply
 
     @property
     def are_here(self) -> bool:

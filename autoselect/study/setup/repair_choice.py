@@ -192,12 +192,12 @@ class _Trier:
 
     def _gain(self, repairs: Repairs, instead_of: Repairs) -> float:
         """The sum of the rises in score that are beyond doubt; unknown noise leaves doubt."""
-        found = 0.0
+        gain = 0.0
         for after, before in zip(self.scores[repairs], self.scores[instead_of], strict=True):
             rise, noise = after.value - before.value, self._noise(after, before)
             if 0.0 < noise * _SURE < rise:
-                found += rise
-        return found
+                gain += rise
+        return gain
 
     def _score_all(self, candidates: Sequence[Repairs]) -> None:
         """Score all models of several, side by side."""
@@ -209,9 +209,9 @@ class _Trier:
             {at: self._submit(score_jobs.score, reply.sha256, "search", False) for at, reply in built.items()}
         )
         sign = 1.0 if self.direction == "maximize" else -1.0
-        found = {at: _Score(sign * r.value, built[at].sha256, r.sqnr_db) for at, r in scored.items()}
+        scores = {at: _Score(sign * r.value, built[at].sha256, r.sqnr_db) for at, r in scored.items()}
         for repairs in new:
-            self.scores[repairs] = [found.get((repairs, place), _FAILED) for place in range(len(self.stand_ins))]
+            self.scores[repairs] = [scores.get((repairs, place), _FAILED) for place in range(len(self.stand_ins))]
 
     def _noise(self, after: _Score, before: _Score) -> float:
         """Standard error of the difference of two models' scores; NaN if the samples' own scores are not known."""
@@ -236,11 +236,11 @@ class _Trier:
 
     def _finished(self, running: Mapping[K, Future[T]]) -> dict[K, T]:
         """Replies of the jobs that did not fail."""
-        found = {}
+        replies = {}
         for key, future in running.items():
             with contextlib.suppress(TrialError):
-                found[key] = result_of(future)
-        return found
+                replies[key] = result_of(future)
+        return replies
 
 
 def _price(looked: Sequence[Looked]) -> float:
@@ -284,10 +284,10 @@ def with_repairs(
         return settings.repairs
     kinds = _kinds(case, settings, direction, pool, space, rule)
     listener(StageStarted(stage="repairs", total=sum(len(steps) for _, steps in kinds.values())))
-    found: dict[str, Repairs] = {"none": ()}
-    found |= {kind: _that_help(trier, steps, listener) for kind, (trier, steps) in kinds.items()}
-    union = tuple(sorted({name for repairs in found.values() for name in repairs}))
-    return RepairChoice(common=union, sets=found if union else {})
+    sets: dict[str, Repairs] = {"none": ()}
+    sets |= {kind: _that_help(trier, steps, listener) for kind, (trier, steps) in kinds.items()}
+    union = tuple(sorted({name for repairs in sets.values() for name in repairs}))
+    return RepairChoice(common=union, sets=sets if union else {})
 
 
 _Steps = Sequence[Sequence[Repairs]]
@@ -367,10 +367,10 @@ def _kept_by(
     least = trier.price(chosen)
     for step in steps:
         candidates = list(dict.fromkeys(tuple(sorted({*chosen, *names})) for names in step))
-        found = zip(trier.prices(candidates, chosen), candidates, strict=True)
+        priced = zip(trier.prices(candidates, chosen), candidates, strict=True)
         better = sorted(
             (price, repairs)
-            for price, repairs in found
+            for price, repairs in priced
             if price < _WORTH * least and trier.is_worth_its_bytes(repairs, chosen)
         )
         raising = trier.raising_most(candidates, chosen) if step is _RANGES else None
@@ -390,8 +390,8 @@ def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
         return frozenset(names[: round(share * len(names))])
 
     by_error = [worst("rmse_per_scale", share, 1.0) for share in _LEFT_OUT]
-    found = dict.fromkeys([*by_error, worst("sqnr_db", _LEFT_OUT_NEAR_FLOAT, -1.0)])
-    return [nodes for nodes in found if not nodes or nodes < everything]
+    distinct = dict.fromkeys([*by_error, worst("sqnr_db", _LEFT_OUT_NEAR_FLOAT, -1.0)])
+    return [nodes for nodes in distinct if not nodes or nodes < everything]
 
 
 def refuse_unknown_nodes(case: Case, settings: Settled) -> None:

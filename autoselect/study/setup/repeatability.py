@@ -34,13 +34,13 @@ _TWICE_DB = 3.0
 
 def references_to_check(case: Case, settings: Settled, pool: Workers) -> dict[str, str]:
     """What the scores of all candidates are compared with: names by hash."""
-    found = {FLOAT: "The float model"}
+    references = {FLOAT: "The float model"}
     plain = replace(settings.template, repairs=())
     try:
         built = pool.call(build_jobs.build, case.files.root, plain.to_json(), timeout_seconds=settings.trial_timeout)
     except TrialError:  # As a candidate it fails again, and says why.
-        return found
-    return {**found, built.sha256: "The all-integer model"}
+        return references
+    return {**references, built.sha256: "The all-integer model"}
 
 
 def warn_of_unrepeated(

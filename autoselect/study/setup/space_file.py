@@ -238,8 +238,10 @@ def _cut(choice: WorstChoice | EdgeChoice, nodes: Sequence[Node], layers: LayerT
 def _unit_toggles(selected: frozenset[str], model: _Model) -> list[Toggle]:
     """A toggle for each unit of which a node is selected, over those of its nodes that may be chosen."""
     free = frozenset(node.name for node in model.layers.nodes if model.is_free(node))
-    found = [Toggle(name=f"unit:{u[0]}", nodes=free.intersection(u)) for u in model.units if not selected.isdisjoint(u)]
-    return [toggle for toggle in found if toggle.nodes]
+    toggles = [
+        Toggle(name=f"unit:{u[0]}", nodes=free.intersection(u)) for u in model.units if not selected.isdisjoint(u)
+    ]
+    return [toggle for toggle in toggles if toggle.nodes]
 
 
 def _group_toggles(label: str, groups: Mapping[str, str]) -> list[Toggle]:
@@ -273,8 +275,8 @@ def _common_start(paths: Sequence[Sequence[str]]) -> int:
 
 
 def _group_of(pattern: str | None, name: str) -> str | None:
-    found = re.search(pattern, name) if pattern is not None else None
-    return found.group(1) if found else None
+    match = re.search(pattern, name) if pattern is not None else None
+    return match.group(1) if match else None
 
 
 def _count(amount: float, total: int) -> int:
@@ -285,7 +287,7 @@ def _count(amount: float, total: int) -> int:
 def _selected(choice: Selection, layers: LayerTable) -> list[Node]:
     values = layers.statistic(choice.where.statistic) if choice.where else None
     last = max(len(layers) - 1, 1)
-    found = []
+    chosen = []
     for place, node in enumerate(layers.nodes):
         if not (_matches(node.op_type, choice.op_types) and _matches(node.name, choice.names)):
             continue
@@ -293,8 +295,8 @@ def _selected(choice: Selection, layers: LayerTable) -> list[Node]:
             continue
         if choice.where and values is not None and not choice.where.above < values[place] < choice.where.below:
             continue
-        found.append(node)
-    return found
+        chosen.append(node)
+    return chosen
 
 
 def _matches(value: str, patterns: Sequence[str]) -> bool:

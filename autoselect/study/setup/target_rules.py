@@ -107,23 +107,23 @@ def pins_of(case: Case, settings: Settled, *, keep_float: Collection[str], keep_
     target, runtime = read_target(settings.target), settings.runtime
     graph = case.graph
     names = {node.index: node.name for node in case.layers.nodes}
-    found = pins(graph, names, target, hybrid=settings.template.fallback == "drq", runtime=runtime)
-    for index, why in found.impossible.items():
+    decided = pins(graph, names, target, hybrid=settings.template.fallback == "drq", runtime=runtime)
+    for index, why in decided.impossible.items():
         raise _unsatisfiable(target, graph, index, why)
-    for index, why in found.keep_float.items():
+    for index, why in decided.keep_float.items():
         if names[index] in keep_int:
             raise _unsatisfiable(target, graph, index, f"{why}, and --keep-int keeps it in integers")
-    for index, why in found.keep_int.items():
+    for index, why in decided.keep_int.items():
         if names[index] in keep_float:
             raise _unsatisfiable(target, graph, index, f"{why}, and --keep-float keeps it out of integers")
-    not_int16 = found.not_int16 if SIXTEEN in settings.states else {}
+    not_int16 = decided.not_int16 if SIXTEEN in settings.states else {}
     return TargetPins(
-        keep_int=frozenset(names[i] for i in found.keep_int),
-        keep_float=frozenset(names[i] for i in found.keep_float),
+        keep_int=frozenset(names[i] for i in decided.keep_int),
+        keep_float=frozenset(names[i] for i in decided.keep_float),
         not_int16=frozenset(names[i] for i in not_int16),
         messages=(
-            *_told(graph, target, found.keep_int, "stay in integers"),
-            *_told(graph, target, found.keep_float, "stay out of integers"),
+            *_told(graph, target, decided.keep_int, "stay in integers"),
+            *_told(graph, target, decided.keep_float, "stay out of integers"),
             *_told(graph, target, not_int16, "do without 16-bit activations"),
         ),
     )
@@ -156,5 +156,5 @@ def compiler_summary(records: Sequence[TrialRecord], target: Target) -> dict[str
     return {
         "compiled": len(compiled),
         "refused": len(refused),
-        "segments_agree": sum(bool(one["agrees"]) for one in compiled.values()),
+        "segments_agree": sum(bool(report["agrees"]) for report in compiled.values()),
     }

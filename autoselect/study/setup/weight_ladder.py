@@ -215,15 +215,15 @@ def ladder_of(weighed: Mapping[int, Sequence[Weighed]], bits: Sequence[int]) -> 
         bits: The numbers of bits that nodes may have, ascending, the last 8.
     """
     measured, plain = sorted(weighed), weighed[ALL_BITS]
-    nodes = tuple(one.node for one in plain)
-    packed_at = np.array([[one.packed_bytes for one in weighed[b]] for b in measured]).reshape(len(measured), -1)
+    nodes = tuple(layer.node for layer in plain)
+    packed_at = np.array([[layer.packed_bytes for layer in weighed[b]] for b in measured]).reshape(len(measured), -1)
     packed = np.array([np.interp(bits, measured, column) for column in packed_at.T]).reshape(-1, len(bits))
-    noise_at = {b: np.array([_known(one.noise) for one in weighed[b]]) for b in measured if b < ALL_BITS}
+    noise_at = {b: np.array([_known(layer.noise) for layer in weighed[b]]) for b in measured if b < ALL_BITS}
     noise = np.array([[_noise(noise_at, i, b) for b in bits] for i in range(len(nodes))]).reshape(-1, len(bits))
     return Ladder(
         nodes=nodes,
         bits=tuple(bits),
-        weights=tuple(one.weights for one in plain),
+        weights=tuple(layer.weights for layer in plain),
         packed=packed,
         noise=noise,
         measured=frozenset(measured),
@@ -241,8 +241,8 @@ def _noise(measured: Mapping[int, np.ndarray], node: int, bits: int) -> float:
     if bits == ALL_BITS:
         return 0.0
     nearest = min(measured, key=lambda other: (abs(other - bits), other))
-    beyond = 4.0**-bits - 4.0**-ALL_BITS
-    return float(measured[nearest][node]) * beyond / 4.0**-nearest
+    more = 4.0**-bits - 4.0**-ALL_BITS
+    return float(measured[nearest][node]) * more / 4.0**-nearest
 
 
 def _rungs(packed: np.ndarray, noise: np.ndarray) -> tuple[tuple[int, ...], ...]:
