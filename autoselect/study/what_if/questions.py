@@ -32,6 +32,7 @@ from autoselect.study.what_if.tried import WHOLES, Member, Tried, front_gap, who
 from autoselect.study.what_if.workshop import Place, Scored, Workshop
 
 NO_CHANGES = Changes()
+_FORECASTS_KEPT = 256
 Named = str | int | Recipe | WhatIf
 """A recipe, an answer that has one, or a name: a pick, a whole model, an id, the number of a trial."""
 
@@ -90,6 +91,7 @@ class Questions:
         """
         self.workshop = workshop or Workshop(folder)
         self.tried = Tried(folder, self.workshop)
+        self._forecasts: dict[tuple[Recipe, str], Forecast] = {}
         self._fronts: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def ask(self, what: Named = "recommended", changes: Changes = NO_CHANGES, target: str | None = None) -> WhatIf:
@@ -122,7 +124,7 @@ class Questions:
     def drawn(self, answer: WhatIf) -> tuple[Graph, Pieces]:
         """The graph of an answer's candidate as it would be built, and what its target makes of it."""
         place = self.place_of(answer)
-        graph = self.workshop.plan(answer.recipe, place).graph
+        graph = self.forecast(answer.recipe, place).plan.graph
         return graph, pieces_of(graph, place.target)
 
     def _recipe(self, what: Named) -> Recipe:
@@ -143,9 +145,15 @@ class Questions:
         return self.tried.recipe_of(what)
 
     def forecast(self, recipe: Recipe, place: Place) -> Forecast:
-        """What is exactly known of a resolved recipe's candidate on a target."""
-        plan = self.workshop.plan(recipe, place)
-        return Forecast(plan=plan, known=judged(plan.graph, place.target, self.workshop.settings.runtime))
+        """What is exactly known of a resolved recipe's candidate on a target; the last ones are remembered."""
+        key = recipe, place.spec
+        if key not in self._forecasts:
+            if len(self._forecasts) >= _FORECASTS_KEPT:
+                self._forecasts.clear()
+            plan = self.workshop.plan(recipe, place)
+            known = judged(plan.graph, place.target, self.workshop.settings.runtime)
+            self._forecasts[key] = Forecast(plan=plan, known=known)
+        return self._forecasts[key]
 
     def _refuse_formless(self, recipe: Recipe, changes: Changes, plan: Plan, place: Place) -> None:
         """Refuse a state that a node is asked to have and has not.
