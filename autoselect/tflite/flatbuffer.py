@@ -27,10 +27,10 @@ Indices = schema_types.Indices
 FILE_IDENTIFIER = b"TFL3"
 LFS_POINTER = b"version https://git-lfs"
 
-OP_TYPES: dict[int, str] = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
+OP_TYPES: dict[int, str] = schema_types.names_of_codes(schema.BuiltinOperator)
 
 TENSOR_DTYPES: dict[int, str] = {
-    code: name.lower() for name, code in vars(schema.TensorType).items() if isinstance(code, int)
+    code: name.lower() for code, name in schema_types.names_of_codes(schema.TensorType).items()
 }
 
 CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")

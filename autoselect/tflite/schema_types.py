@@ -13,6 +13,14 @@ import numpy as np
 Indices = np.ndarray | list[int]
 
 
+def names_of_codes(enumeration: type) -> dict[int, str]:
+    """Names of the codes of a generated enumeration, which is a plain class.
+
+    Python 3.13 gives each class the number of its first line, which is no code.
+    """
+    return {code: name for name, code in vars(enumeration).items() if isinstance(code, int) and name[0] != "_"}
+
+
 class Quantization(Protocol):
     """Scales and zero points of a tensor, and the ends of its range as it was calibrated."""
 

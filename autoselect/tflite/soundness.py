@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.tflite.schema_types import Indices, Model, SubGraph, Tensor
+from autoselect.tflite.schema_types import Indices, Model, SubGraph, Tensor, names_of_codes
 from autoselect.tflite.unpacking import TENSORS, Tables, field
 
 ENTRY_BYTES = 4
@@ -19,7 +19,7 @@ MOST_TEXT_BYTES = 1 << 30
 MOST_ELEMENTS = 1 << 40
 """Most elements of one tensor."""
 _ODD_SIZES = frozenset({"STRING", "RESOURCE", "VARIANT", "INT4", "INT2", "UINT4"})
-_DTYPES = {code: name for name, code in vars(schema.TensorType).items() if isinstance(code, int)}
+_DTYPES = names_of_codes(schema.TensorType)
 _ITEM_BYTES = {"BOOL": 1, "BFLOAT16": 2, "FLOAT8_E4M3FN": 1, "FLOAT8_E5M2": 1}
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from autoselect.tflite.schema_types import Buffer, Model, Operator, SubGraph, Tensor
+from autoselect.tflite.schema_types import Buffer, Model, Operator, SubGraph, Tensor, names_of_codes
 
 _FIELDS = 16
 """Fields that are read of a table: more than any table here has."""
@@ -33,9 +33,7 @@ _LARGE_OFFSET, _LARGE_SIZE, _OPTIONS_2_TYPE, _OPTIONS_2, _DEBUG = range(9, 14)
 TENSORS, _OPERATORS, _BUFFERS = 0, 3, 4
 
 _OPTION_KINDS = {
-    code: getattr(schema, f"{name}T")
-    for name, code in vars(schema.BuiltinOptions).items()
-    if isinstance(code, int) and code
+    code: getattr(schema, f"{name}T") for code, name in names_of_codes(schema.BuiltinOptions).items() if code
 }
 _KNOWN = {
     schema.TensorT: 11,

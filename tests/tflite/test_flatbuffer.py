@@ -15,6 +15,7 @@ from autoselect.errors import ModelError
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.schema_types import names_of_codes
 
 MODELS = [
     pytest.param(lambda: zoo.cnn().float_model, id="float"),
@@ -216,3 +217,9 @@ def test_data_behind_the_flatbuffer_are_read() -> None:
     assert fb.serialise(fb.parse(moved)) == fb.serialise(fb.parse(content))
     with pytest.raises(ModelError, match="cut off"):
         fb.parse(moved[:-5])
+
+
+def test_what_python_keeps_of_a_class_is_no_code() -> None:
+    """Python 3.13 adds ``__firstlineno__`` to each class."""
+    enumeration = type("Enumeration", (), {"__firstlineno__": 4, "ADD": 0, "CONV_2D": 3, "kind": "int8"})
+    assert names_of_codes(enumeration) == {0: "ADD", 3: "CONV_2D"}

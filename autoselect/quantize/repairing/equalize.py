@@ -18,6 +18,7 @@ from autoselect.quantize.repairing.weighted_ops import SkipError, bias_of, is_we
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.schema_types import names_of_codes
 from autoselect.tflite.tflite_file import TfliteFile
 
 _SWEEPS = 20
@@ -27,7 +28,7 @@ _RELU6 = schema.ActivationFunctionType.RELU6
 _BETWEEN = {"RELU": schema.ActivationFunctionType.RELU, "RELU6": _RELU6, "PRELU": schema.ActivationFunctionType.NONE}
 """Ops of their own between two layers, and the fused activation that each is like here."""
 _MOST_DOUBLINGS = 16
-_FUSED = {code: name for name, code in vars(schema.ActivationFunctionType).items() if isinstance(code, int)}
+_FUSED = names_of_codes(schema.ActivationFunctionType)
 _NO_CONSTANTS = "weights or bias are no float constants that it alone reads"
 _EVEN = "its channels range like those of the next layer, or a clip is in the way"
 _OTHER_BITS = "the scaled model gave other bits"
