@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,11 @@ PHRASES = {
     "'where' is for places, 'if' for conditions": r"(?:^|[.!?] )Where [^?]*[.,]",
     "'one's own' is 'your own' or 'its own'": r"\bone's own\b",
 }
+
+DANGLING = r"^(?:Of|Those|That|The same|So (?:many|much)|By (?:which|how much)|In (?:which|what))\b(?! course)"
+"""A docstring begins with what it is about: the noun is there, and comes first."""
+MOST_DANGLING = 30
+"""How many docstrings of the package still begin without their noun. This number only falls."""
 
 
 def prose(text: str) -> str:
@@ -55,6 +62,33 @@ def test_sentences_are_short_and_without_the_phrases_that_were_taken_out(page: P
     assert found
     assert [one for one in found if len(one.split()) > LONGEST] == []
     assert [(why, one) for one in found for why, rule in PHRASES.items() if re.search(rule, one)] == []
+
+
+def docstrings(source: str) -> Iterator[str]:
+    """The docstrings of a module, of its classes and functions, and of its constants, each in one line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield " ".join(re.sub(r"``.*?``", "x", node.value.value).split())
+
+
+def of_the_package() -> list[str]:
+    return [text for path in (ROOT / "autoselect").rglob("*.py") for text in docstrings(path.read_text("utf-8"))]
+
+
+def test_fewer_and_fewer_docstrings_lack_their_noun() -> None:
+    assert sum(re.match(DANGLING, text) is not None for text in of_the_package()) <= MOST_DANGLING
+
+
+def test_no_docstring_has_a_phrase_that_was_taken_out() -> None:
+    """A docstring may begin with "Where": it is then about a place."""
+    texts = [text.removeprefix("Where") for text in of_the_package()]
+    assert [(why, text) for text in texts for why, rule in PHRASES.items() if re.search(rule, text)] == []
+
+
+def test_docstrings_of_constants_count_too() -> None:
+    source = '"""A module."""\nA = 1\n"""Of b."""\n\n\ndef f():\n    """The same."""\n    x = "no docstring"\n'
+    assert sorted(docstrings(source)) == ["A module.", "Of b.", "The same."]
+    assert [text for text in docstrings(source) if re.match(DANGLING, text)] == ["Of b.", "The same."]
 
 
 def test_the_help_has_none_of_the_phrases_either() -> None:

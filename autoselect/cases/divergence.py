@@ -208,7 +208,7 @@ class OnKernels:
 
     Attributes:
         samples: On so many calibration samples.
-        sqnr_db: Between the two. Where 8-bit nodes come after 16-bit ones, values that lie next to the middle of two
+        sqnr_db: Between the two. If 8-bit nodes come after 16-bit ones, values that lie next to the middle of two
             steps fall either way, as they do between LiteRT's delegates and its own kernels.
         to_float_db: From the shipped model to float; at most 200.
         stood_in_to_float_db: From the stand-in to float.

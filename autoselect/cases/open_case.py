@@ -127,7 +127,7 @@ class OpenCase:
         """A candidate (or the float model), ready to be scored: on LiteRT's delegates where it repeats its outputs.
 
         16-bit convolutions are stood in for where LiteRT's own would take long, unless it is to run as it is shipped.
-        Where candidates are scored on the emulation of the target's chip, a candidate runs there.
+        If candidates are scored on the emulation of the target's chip, a candidate runs there.
 
         Raises:
             ScoreError: If the interpreter refuses it.

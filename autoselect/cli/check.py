@@ -101,7 +101,7 @@ def _many(count: int) -> str:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Of the disk that a folder is on, or will be."""
+    """Free bytes of the disk that a folder is on, or will be."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free

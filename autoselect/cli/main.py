@@ -30,7 +30,7 @@ app = typer.Typer(
 _RUNS = (demo, init, check, search, resume, show, pick, what_if, explore, merge, compare, benchmark, report, watch)
 _MODELS = (build, evaluate, inspect, compile_model, diagnose)
 _NAMES = {compile_model: "compile"}
-"""Of commands that are not called like their function, since Python has one of that name."""
+"""Names of commands that are not called like their function, because Python has one of that name."""
 for command in (*_RUNS, *_MODELS):
     shown = ShortHelp if command in (search, check, diagnose) else Command
     app.command(_NAMES.get(command), cls=shown)(command)

@@ -57,4 +57,4 @@ class ChipCompiler(Protocol):
         """Compile a model for the chip, and say what became of it; raises what :meth:`partition` raises."""
 
     def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
-        """The same, and the compiled file, which is what the chip's runtime loads."""
+        """What the compiler makes of a model, and the compiled file, which the chip's runtime loads."""

@@ -46,7 +46,7 @@ def bundled_names(folder: str = "") -> list[str]:
 
 
 def lasting(name_or_path: str) -> str:
-    """The same file by a name that any folder finds it by: a path is absolute, a bundled name stays as it is."""
+    """A name by which any folder finds the file: a path is absolute, a bundled name stays as it is."""
     return str(Path(name_or_path).absolute()) if Path(name_or_path).suffix == ".toml" else name_or_path
 
 

@@ -50,7 +50,7 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
 def first_wrong(exc: ValidationError) -> str:
     """Of the first wrong value of a pydantic model, its place, what was expected, and what came.
 
-    The alternatives of a union are no places. Where the first of them is a word, the last says what is meant.
+    The alternatives of a union are no places. If the first of them is a word, the last says what is meant.
     """
     errors = exc.errors()
     places = [

@@ -174,7 +174,7 @@ def count_listed(on_accelerator: Sequence[bool]) -> int:
 
 
 def _turns(graph: Graph, on_accelerator: Sequence[bool | None]) -> tuple[list[int], set[int]]:
-    """In which turn each op runs, and the turns in which an op of a device runs; the accelerator has the even ones.
+    """The turn in which each op runs, and the turns in which an op of a device runs; the accelerator has the even ones.
 
     An op runs in the first turn of its device in which all is ready. Forecasts of large graphs spend their time here.
     """

@@ -12,12 +12,12 @@ Repairs = tuple[str, ...]
 
 
 def corrected_in_sequence(repairs: Repairs) -> Repairs:
-    """The same repairs with biases corrected node after node."""
+    """These repairs with biases corrected node after node."""
     return tuple("bias-sequential" if name == "bias" else name for name in repairs)
 
 
 def corrected_at_once(repairs: Repairs) -> Repairs:
-    """The same repairs with biases corrected each by itself: candidates then take as many bytes."""
+    """These repairs with each bias corrected by itself: candidates then take as many bytes."""
     return tuple("bias" if name == "bias-sequential" else name for name in repairs)
 
 

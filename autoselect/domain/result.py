@@ -31,7 +31,7 @@ class Result(Mapping[str, Any]):
         return len(self._items())
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain dictionaries, for ``json.dumps``."""
+        """The result as plain dictionaries, for ``json.dumps``."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def __repr__(self) -> str:

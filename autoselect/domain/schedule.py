@@ -1,4 +1,4 @@
-"""In which order Arm's Vela runs the ops of a model, and how many pieces of the NPU's work that makes.
+"""The order in which Arm's Vela runs the ops of a model, and how many pieces of the NPU's work that makes.
 
 The rules are those of Vela 5's ``ethosu/regor/compiler``, in ``graph.hpp`` and ``scheduler_packing.cpp``.
 """

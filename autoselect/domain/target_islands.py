@@ -14,7 +14,7 @@ from autoselect.domain.verdicts import is_interface, left_because, precision_of
 class Island:
     """Connected ops that do not compute in integers, with their conversions, or that the accelerator cannot run.
 
-    Where the target's compiler decides, only those that it leaves to the host.
+    If the target's compiler decides, only those that it leaves to the host.
 
     Attributes:
         ops: Indices, ascending.

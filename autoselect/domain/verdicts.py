@@ -166,7 +166,7 @@ def judge(graph: Graph, target: Target) -> Verdict:
     An op that a hard rule names, or that neither side has a kernel for, runs nowhere; then the model is refused. The
     accelerator takes what it can. Its pieces of work are those of a delegate, see
     :func:`autoselect.domain.graph.partition`, or runs of a schedule; conversions of the model's own inputs and outputs
-    cut nothing. Where the target's compiler decides, it has said of each op whether it takes it, every other op cuts,
+    cut nothing. If the target's compiler decides, it has said of each op whether it takes it, every other op cuts,
     and pieces are runs in the order of the file.
     """
     if target.parts:

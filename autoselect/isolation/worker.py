@@ -100,7 +100,7 @@ def _settle(place: Place) -> None:
 def _modules_of_the_user() -> list[str]:
     """Modules that lie where people write code: one of the same name may be another one by now.
 
-    Where packages are installed nobody does, and native code among them cannot be loaded twice.
+    If packages are installed nobody does, and native code among them cannot be loaded twice.
     """
     others = (path for path in sys.path if glob.glob(os.path.join(glob.escape(path), "*.dist-info")))
     folders = (sys.prefix, sys.base_prefix, site.getuserbase(), str(sys.modules["autoselect"].__path__[0]), *others)

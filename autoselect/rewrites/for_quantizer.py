@@ -1,6 +1,6 @@
 """A calibrated model as TensorFlow's quantizer makes the most of it: with near masks, and with ops that stand in.
 
-Where a SELECT or an ADD puts -1e9 beside scores of -3 to 3, one of 256 steps is 4 million wide. The quantizer gives the
+If a SELECT or an ADD puts -1e9 beside scores of -3 to 3, one of 256 steps is 4 million wide. The quantizer gives the
 scores themselves the same steps, and all positions weigh the same, even where the SELECT and the SOFTMAX are float. A
 mask of -inf, or of the least float number, leaves no steps at all. A SOFTMAX needs the mask to be below the scores, not
 far below: what the quantizer sees ends there. The float model keeps its masks.

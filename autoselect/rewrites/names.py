@@ -154,7 +154,7 @@ def _unname_constants(model: fb.Model, op: fb.Operator) -> None:
 def restore(model: fb.Model, names: NameMap) -> None:
     """Put the float model's names back on a built model, in place.
 
-    A model's inputs and outputs keep their names exactly. Where a tensor exists both quantized and in float, the
+    A model's inputs and outputs keep their names exactly. If a tensor exists both quantized and in float, the
     one that its own op writes has the name, and its converted copy the name with its dtype: ``x_float32``.
     """
     graph = model.subgraphs[0]

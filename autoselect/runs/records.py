@@ -34,7 +34,7 @@ class _Measured:
 
     Attributes:
         sha256: Of the candidate's bytes.
-        samples: How many were run; 0 for an evaluator of one's own.
+        samples: How many were run; 0 for an evaluator of the user's.
         sqnr_db: How close the outputs are to the float model's, a mean of decibels; NaN where that is unknown.
         size_bytes: Of the file.
         penalty: Fragmentation penalty.

@@ -11,7 +11,7 @@ import numpy as np
 RANGE_FACTOR = 16.0
 """Channels are of two groups where the largest value of one is so many times that of the other: 4 of 8 bits."""
 FEWEST_VALUES = 16
-"""Of fewer values a channel's largest says nothing: one that is near 0 by chance would be a group."""
+"""Fewest values of a channel whose largest says something: one that is near 0 by chance would be a group."""
 SMALLEST_STEPS = 4.0
 """A group whose range is fewer integer steps of its output holds next to nothing."""
 _INTEGER_STEPS = 255.0

@@ -268,7 +268,7 @@ class Agreement(MeanMetric):
         return self._shares(self.scored(outputs), self.scored_reference(reference), outputs)
 
     def _shares(self, ours: np.ndarray, theirs: np.ndarray, outputs: Outputs) -> np.ndarray:
-        """Of arrays of samples, shape (n_samples, 1)."""
+        """Rows of arrays of samples, shape (n_samples, 1)."""
         count = len(ours)
         if outputs[self.output or next(iter(outputs))].dtype.kind not in "iu":
             class_count = positions_by_classes(ours[0]).shape[1]

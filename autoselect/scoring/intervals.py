@@ -32,7 +32,7 @@ def confidence_interval(
     :mod:`autoselect.scoring.mean_bounds`, with values as far from the median as the furthest one seen, and none better
     than the metric's best. Else the percentile bootstrap over samples (1000 resamples, 200 for a user's function), at
     the level that makes up for its being narrow with few samples; resamples on which a metric is undefined are left
-    out. Where samples have groups, means are those of the groups' parts, hits too, and whole groups are drawn
+    out. If samples have groups, means are those of the groups' parts, hits too, and whole groups are drawn
     (:mod:`autoselect.scoring.dependent`).
 
     Args:

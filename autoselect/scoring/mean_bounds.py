@@ -22,7 +22,7 @@ _NEAREST, _FURTHEST = -30.0, 7.0
 def upper_bound(values: np.ndarray, end: float, tail: float, weights: np.ndarray | None = None) -> float:
     """Bound a mean from above.
 
-    Where all values are equal it is the rule of three (Hanley and Lippman-Hand, JAMA 249, 1983), exactly: at most
+    If all values are equal it is the rule of three (Hanley and Lippman-Hand, JAMA 249, 1983), exactly: at most
     ``1 - tail ** (1 / n)`` of the population differs from what was seen, by as much as can be. Else the quantile comes
     from a saddlepoint approximation (Lugannani and Rice, Advances in Applied Probability 12, 1980), which is within a
     hundredth of the bound's distance from the mean.

@@ -1,8 +1,8 @@
-"""By how much a model scores worse than another on the same samples, and how sure that is; runs no model.
+"""How much worse a model scores than another on the same samples, and how sure that is; runs no model.
 
 Samples are paired, so that what is hard for both models does not count as noise. A score that is no mean of its rows
 becomes one by the jackknife: its pseudo-values (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993,
-chapter 11) are what each sample adds to it. Where samples have groups, all this is said of groups
+chapter 11) are what each sample adds to it. If samples have groups, all this is said of groups
 (:mod:`autoselect.scoring.dependent`).
 """
 

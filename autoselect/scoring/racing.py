@@ -40,7 +40,7 @@ _SURE = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
-    """In which order samples are seen, and after how many there is a look.
+    """The order in which samples are seen, and the counts of samples after which there is a look.
 
     Attributes:
         order: Every sample number once, shape (n_samples,), int64; the order in which they are seen.
@@ -124,7 +124,7 @@ class Race:
     decides. A candidate that reaches the goal on all samples is dropped anywhere in the race with a chance of at most
     ``1 - confidence`` over the orders of the samples, whatever the candidate and its rivals are.
 
-    That is a theorem where it is known how well a sample can be answered at best, as for hits and misses. Where that is
+    That is a theorem where it is known how well a sample can be answered at best, as for hits and misses. If that is
     taken from the rows seen, it rests on no unseen sample being answered much better than all of them.
     """
 

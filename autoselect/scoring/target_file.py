@@ -228,7 +228,7 @@ def target_hash(name_or_path: str) -> str:
 
 
 def lasting_target(name_or_path: str) -> str:
-    """The same target by a name that any folder finds it by, see :func:`autoselect.data.bundled.lasting`."""
+    """A name by which any folder finds the target, see :func:`autoselect.data.bundled.lasting`."""
     return ",".join(map(lasting, _several(name_or_path)))
 
 

@@ -108,7 +108,7 @@ class SignalToQuantizationNoise(MeanMetric):
     """Mean over samples of 10 log10(sum ref^2 / sum (ref - out)^2), in dB; rows [dB].
 
     A sample counts from -200 to 200 dB: 200 where candidate and float model are equal, -200 where the
-    float model gives nothing but zeros and the candidate does not. Where channels of the float outputs have
+    float model gives nothing but zeros and the candidate does not. If channels of the float outputs have
     unlike ranges, a sample counts with the worst group of them; see
     :func:`autoselect.scoring.channel_groups.channel_groups`.
     """
@@ -119,7 +119,7 @@ class SignalToQuantizationNoise(MeanMetric):
     groups: tuple[ChannelGroup, ...] = ()
 
     def informed(self, groups_of: Callable[[str | None], tuple[ChannelGroup, ...]]) -> Metric:
-        """The same metric, by the groups of the scored output."""
+        """This metric, by the groups of the scored output."""
         found = copy.copy(self)
         found.groups = groups_of(self.output)
         return found

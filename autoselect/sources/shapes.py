@@ -135,7 +135,7 @@ def on_random_inputs(
 ) -> tuple[list[list[np.ndarray]], list[_T]]:
     """What a function says of two random inputs of a model: normal numbers, or 0 and 1 for integers and bools.
 
-    Where the function refuses these, numbers are 0 and 1 too: they may be indices, as words of a Keras embedding. Then
+    If the function refuses these, numbers are 0 and 1 too: they may be indices, as words of a Keras embedding. Then
     all integers are 1: zero may be no index and no sample rate.
 
     Args:

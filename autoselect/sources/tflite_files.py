@@ -83,14 +83,14 @@ class FloatModel:
     notes: tuple[str, ...] = ()
 
     def noted(self, *notes: str) -> FloatModel:
-        """The same model with more notes, which go first."""
+        """This model with more notes, which go first."""
         return replace(self, notes=(*notes, *self.notes))
 
 
 def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """Check that a TFLite model is float, and bring it into the form that all else works on.
 
-    Where shapes have to be settled, the model is run: call it in a worker then, see :func:`is_ready`.
+    If shapes have to be settled, the model is run: call it in a worker then, see :func:`is_ready`.
 
     Raises:
         ModelError: If it cannot be taken; the message says what was found.

@@ -66,7 +66,7 @@ class Wishes:
         return self.signature is not None or bool(self.shapes)
 
     def with_sizes(self, sizes: Shapes) -> Wishes:
-        """The same with the sizes of further inputs."""
+        """These wishes with the sizes of further inputs."""
         return replace(self, shapes=(*self.shapes, *sizes.items()))
 
 

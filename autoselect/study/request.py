@@ -47,7 +47,7 @@ class Request:
         return settle(self.said, self.facts)
 
     def knowing(self, **facts: Any) -> Request:
-        """The same search with further facts."""
+        """This search with further facts."""
         return replace(self, facts=replace(self.facts, **facts))
 
     def kept(self) -> dict[str, Any]:

@@ -540,7 +540,7 @@ def _verdict_in_markdown(folder: RunFolder) -> str:
 
 
 def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline]:
-    """Those that the target can run (without hybrid kernels there is no all-DRQ model), and members of other runs."""
+    """The baselines that the target can run (no all-DRQ model without hybrid kernels), and members of other runs."""
     target, settings = read_target(request.settings.target), request.settings
     runs_hybrid = target.runs_hybrid
     models = baselines(

@@ -312,5 +312,5 @@ def buffer_bytes(buffer: Buffer) -> bytes:
 
 
 def data_of(buffer: Buffer) -> np.ndarray:
-    """The same as uint8, shape (n_bytes,); not a copy."""
+    """The bytes as uint8, shape (n_bytes,); not a copy."""
     return np.zeros(0, np.uint8) if buffer.data is None else np.asarray(buffer.data, dtype=np.uint8)

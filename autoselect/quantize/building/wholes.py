@@ -61,7 +61,7 @@ def whole_builds(kit: RepairKit, recipe: Recipe) -> Wholes:
 
 
 def with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool) -> Wholes:
-    """The same with the build of 16-bit activations, where there is one; as lasting.
+    """Whole builds with that of 16-bit activations, if there is one; as lasting.
 
     Args:
         kit: Of the calibrated model.

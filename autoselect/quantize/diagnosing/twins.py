@@ -72,7 +72,7 @@ class _Watched:
 
 @dataclass(slots=True)
 class _Sums:
-    """Of all samples so far: powers, and errors by channel."""
+    """Sums over all samples so far: powers, and errors by channel."""
 
     signal: float = 0.0
     rows: int = 0

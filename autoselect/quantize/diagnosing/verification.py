@@ -1,6 +1,6 @@
 """What is compared with what, for each node of a model under one recipe; runs nothing.
 
-Where the quantizer's debug model verifies a node, its NumericVerify op compares the node's int8 output with the float
+If the quantizer's debug model verifies a node, its NumericVerify op compares the node's int8 output with the float
 kernel's on the *same* inputs: the error of this node alone. In the whole-model variant a float copy of the model runs
 beside the integer one: the error accumulated up to there. Nodes without such an op, and those that a recipe leaves out
 of integers, are compared between the float model and the candidate itself: accumulated error as well. So are all nodes

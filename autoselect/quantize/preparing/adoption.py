@@ -21,8 +21,8 @@ from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile
 
 LEAST_SIMILARITY = 0.5
-"""Of weights that belong together, cosine: rounding leaves .99 and more, quantization-aware training most of it, while
-those of two trainings have about 0."""
+"""Least cosine of weights that belong together: rounding leaves .99 and more, quantization-aware training most of it,
+while those of two trainings have about 0."""
 
 _TOLD = 3
 """Ops that a refusal names."""

@@ -31,7 +31,7 @@ _Value = tuple[str, int, int]
 """What is computed: ``input`` and its number; ``op``, ``extra`` or ``lost`` with an op's place and its output."""
 
 _LOST = "lost"
-"""Of an op that has no twin: whoever reads it may still have one, so that a refusal names the right op."""
+"""Stand-in for an op that has no twin: whoever reads it may still have one, so that a refusal names the right op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,7 @@ def equalize(calibrated: TfliteFile, samples: Callable[[], Iterable[Mapping[str,
     """Equalize every pair of a calibrated model.
 
     A RELU6 stays one. A channel in which it clips on the samples is left alone, and no other is scaled so far up that
-    it would. Where an output of the scaled model differs in a single bit, the model stays as it was.
+    it would. If an output of the scaled model differs in a single bit, the model stays as it was.
 
     Args:
         calibrated: The calibrated model.

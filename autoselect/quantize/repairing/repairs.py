@@ -44,7 +44,7 @@ def keep_nothing(_name: str, make: Callable[[], bytes]) -> bytes:
 
 
 def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
-    """Those of a recipe's repairs that change the calibrated model; the others change what the quantizer made of it."""
+    """The repairs of a recipe that change the calibrated model; the others change what the quantizer made of it."""
     return tuple(name for name in repairs if name == "equalization" or split_repair(name)[0] in ranges.METHODS)
 
 
@@ -119,7 +119,7 @@ class RepairKit:
         return replace(self._plain, file=_with_ranges(source, chosen) if chosen else source)
 
     def float_model(self, repairs: Sequence[str] = ()) -> fb.Model:
-        """The same parsed, once for all; not to be changed."""
+        """The parsed model, made once; nobody may change it."""
         return self.calibrated(repairs).file.model
 
     def _chosen_ranges(self, repairs: Sequence[str]) -> dict[int, Range]:

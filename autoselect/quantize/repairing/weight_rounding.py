@@ -335,7 +335,7 @@ def _inputs(model: fb.Model, op: fb.Operator, layer: _Layer, values: np.ndarray)
 def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_corrected: bool) -> _Rounded:
     """New levels of a layer.
 
-    Where its bias is corrected afterwards, which takes out what errors of weights do to the mean output, only what the
+    If its bias is corrected afterwards, which takes out what errors of weights do to the mean output, only what the
     inputs differ by from their mean counts.
 
     Raises:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 _MOST_VALUES_BYTES = 1 << 29
-"""Of values in between that are kept, to find nodes by."""
+"""Most values in between that are kept, to find nodes by."""
 _IMAGES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """Where onnx2tf 1 looks for images to compare on, before it downloads some."""
 _PACKAGES = {

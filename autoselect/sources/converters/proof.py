@@ -288,7 +288,7 @@ def _is_same(value: np.ndarray, array: np.ndarray) -> bool:
 
 
 def _node_name(op_type: str, node: dict[str, Any], maker: Mapping[str, dict[str, Any]], used: set[str]) -> str:
-    """Of an op with weights, the name of the node with these: the converter fuses what follows it."""
+    """The name of the node with the weights of an op: the converter fuses what follows it."""
     found = node
     for _ in range(_MOST_STEPS if op_type in _WEIGHTED else 0):
         if found["op"] in _WEIGHTED_NODES:

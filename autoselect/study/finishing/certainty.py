@@ -138,7 +138,7 @@ def expected_drops(members: Sequence[Scores], link: Link | None) -> Expected:
 
     Nobody knows the noise of a score where an evaluator returns one number a model, or a bound could not be measured.
     What scores of equally close candidates differ by stands for it: they are expected to lose what their closeness
-    says. Where nothing is known of closeness either, a bound is infinite: the unknown proves nothing.
+    says. If nothing is known of closeness either, a bound is infinite: the unknown proves nothing.
 
     Args:
         members: Of one search, each distinct.

@@ -1,6 +1,6 @@
 """Which candidates will fail, by those that did. Knows masks and graphs, not what an op does.
 
-Where the op is known that could not be run, no candidate has it in that state again. Of all others no more is known
+If the op is known that could not be run, no candidate has it in that state again. Of all others no more is known
 than what failed ones have in common, most often a unit beside another.
 """
 
@@ -93,7 +93,7 @@ class Failures:
         return facts * np.tile(whole, facts.shape[1] // whole.shape[1])
 
     def _facts(self, masks: Sequence[Mask]) -> np.ndarray:
-        """Of each unit whether it is in each state, in those up to it, and in those beyond, integers first."""
+        """Whether each unit is in each state, in those up to it, and in those beyond, integers first."""
         count = len(self._problem.units)
         inside = [1.0 - indicator([mask.left_out for mask in masks], count)]
         inside += [indicator([mask.within(place) for mask in masks], count) for place in self._problem.by_cost]

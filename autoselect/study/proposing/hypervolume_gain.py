@@ -19,7 +19,7 @@ from autoselect.study.proposing.surrogate import Belief
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
 _LEVELS = 24
 _HALVINGS = 40
-"""Of an interval in which a quantile is looked for."""
+"""Halvings of the interval in which a quantile is looked for."""
 _GRID = 64
 _EXACT_OBJECTIVES = 3
 """With more objectives the grid is coarse, or it would take too much memory."""
@@ -47,7 +47,7 @@ class Link:
     def deviations(self, belief: Belief) -> np.ndarray:
         """How far measured losses lie from those of :meth:`losses`, shape (n, n_quantiles).
 
-        Where all outputs are wrong, or all are right, the loss hardly varies; half way it does.
+        If all outputs are wrong, or all are right, the loss hardly varies; half way it does.
         """
         return np.asarray(np.interp(_points(belief), self.grid, self.spreads))
 

@@ -20,7 +20,7 @@ from autoselect.study.proposing.problem import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fit:
-    """Of a share of the variance and a reach of likeness."""
+    """The fit of one share of the variance and one reach of likeness."""
 
     evidence: float
     share: float

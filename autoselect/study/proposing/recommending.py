@@ -23,7 +23,7 @@ from autoselect.study.proposing.surrogate import Belief
 class Recommending:
     """The recommended candidate so far: the one that is expected to cost least.
 
-    Where there is none, it is as if the exact one were recommended.
+    If there is none, it is as if the exact one were recommended.
 
     Attributes:
         problem: With the rule of the recommendation.

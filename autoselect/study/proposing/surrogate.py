@@ -183,7 +183,7 @@ class Surrogate:
         return total, np.hstack([by_term, by_gain])
 
     def _spread(self, slope: np.ndarray, repairs: np.ndarray) -> np.ndarray:
-        """By how much each candidate may differ from others in what its repairs do, as a deviation, shape (n,)."""
+        """Deviation of what the repairs of each candidate do, against those of others, shape (n,)."""
         terms = slope.shape[1] - len(self._gains)
         return np.asarray(constants.REPAIRED_SPREAD * slope[:, :terms].sum(axis=1) * (repairs > 0))
 

@@ -304,7 +304,7 @@ class _Ask:
     def _breed(self) -> None:
         """Add children of the front, and of what was promising at the last ask, and the ladder of what was learned.
 
-        Where many units each ruin the answer, probes alone may rank them wrongly, and no small step from the integer
+        If many units each ruin the answer, probes alone may rank them wrongly, and no small step from the integer
         side shows it. From the float side each candidate does, and the ladder of the terms then goes both ways.
         """
         terms, noise = self._surrogate.terms, self._surrogate.noise

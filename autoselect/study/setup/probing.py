@@ -62,7 +62,7 @@ _Group = Sequence[Unit]
 def probe_samples(search_samples: int) -> int:
     """The number of calibration samples on which each unit is tried alone.
 
-    Where candidates are scored on few samples, each of them says much and costs much: a probe then takes an eighth of
+    If candidates are scored on few samples, each of them says much and costs much: a probe then takes an eighth of
     what a candidate takes.
 
     Args:

@@ -262,7 +262,7 @@ def with_repairs(
 ) -> RepairChoice:
     """The sets of repairs that candidates may have.
 
-    Where they are left to the search, there are up to four: none, those that help in 8 bits, those that help in 16,
+    If they are left to the search, there are up to four: none, those that help in 8 bits, those that help in 16,
     and the union of these, which is ``repairs``. Three models stand for candidates of 8 bits: the all-integer one, that
     without the half of the nodes with the largest rmse/scale, and one with only the quarter of the nodes with the best
     SQNR in integers. The all-16-bit model stands for those of 16. Each step keeps the alternative that lowers the
