@@ -445,7 +445,7 @@
     const beyond = points.length - seen.length;
     $("plot-legend").replaceChildren(...[["own", "this candidate"], ["other", "compared with"], ["front", "front"], ["pick", "pick"], ["hand", "by hand"], ["trial", "trial"]].map(([name, text]) => el("span", { className: `mark ${name}`, textContent: text })), el("span", { textContent: `${beyond ? ` ${plural(beyond, "trial")} beyond the edge.` : ""} Click a trial to start from it.` }));
     $("plot").setAttribute("aria-label", `${points.length} trials by expected drop and ${key === "penalty" ? "penalty" : "file size"}; this candidate at ${key === "penalty" ? show.penalty(answer.penalty) : show.size(answer.size_bytes)} and ${show.drop(answer.drop)}. "Start from" lists the front.`);
-    if (!$("plot").dataset.listens) {
+    if (!("listens" in $("plot").dataset)) {
       $("plot").dataset.listens = "";
       $("plot").on("plotly_click", (event) => { const id = event.points[0].customdata; if (id) step(fresh(id, now().target)); });
     }
@@ -453,6 +453,10 @@
 
   // ------------------------------------------------------------------------------------------ the cheapest change
   async function updateMoves(signal) {
+    if (state.goal === "drop" && !isKnown(answer.drop)) {
+      $("moves").replaceChildren(el("li", { className: "empty", textContent: "Nobody knows what this candidate loses, so nobody knows what lowers it." }));
+      return;
+    }
     $("moves").setAttribute("aria-busy", "true");
     try {
       const told = await call("POST", "/api/cheapest", { ...question(now()), goal: state.goal }, signal);
@@ -465,7 +469,11 @@
     $("moves").removeAttribute("aria-busy");
   }
   function drawMoves() {
-    const gap = (label, value, before, format) => (isKnown(value) && isKnown(before) && format(value) !== format(before) ? el("span", { className: value < before ? "gains" : "loses", textContent: `${label} ${signed(format)(value - before)}` }) : null);
+    const gap = (label, value, before, format) => {
+      if (!isKnown(value) || !isKnown(before) || value === before) return null;
+      const isSeen = format(value - before) !== format(0);
+      return el("span", { className: value < before ? "gains" : "loses", textContent: `${label} ${isSeen ? signed(format)(value - before) : value < before ? "a trace less" : "a trace more"}` });
+    };
     const rows = moves.map((m) => {
       const names = m.nodes.map((name) => run.nodes.find((n) => n.name === name));
       return el("li", {}, el("button", {
