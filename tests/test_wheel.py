@@ -39,10 +39,9 @@ def test_demo_models_travel(names: frozenset[str]) -> None:
 
 def test_the_pages_parts_travel_with_their_licence(names: frozenset[str]) -> None:
     folders = ("templates", "vendor")
-    source = {
-        path.relative_to(ROOT).as_posix() for name in folders for path in ROOT.glob(f"autoselect/report/{name}/*")
-    }
-    assert {Path(name).name for name in source} >= {"report.html.j2", "report.css", "report.js", "plotly-basic.min.js"}
+    source = {path.relative_to(ROOT).as_posix() for name in folders for path in ROOT.glob(f"autoselect/*/{name}/*")}
+    parts = {"report.html.j2", "report.css", "report.js", "explore.html.j2", "explore.css", "explore.js"}
+    assert {Path(name).name for name in source} >= {*parts, "graph_view.js", "plotly-basic.min.js"}
     assert source <= names
     assert any(name.endswith("licenses/autoselect/report/vendor/plotly-LICENSE.txt") for name in names)
 

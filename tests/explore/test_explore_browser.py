@@ -49,6 +49,7 @@ def test_a_click_moves_an_op_and_the_figures_are_those_of_the_file(page: Page, r
     answer = run.what_if("recommended", in_float=["LOGISTIC"])
     agrees(page, answer)
     assert page.locator("#canvas .op.float.decided").count() == 1
+    assert "float · left to the CPU" in page.inner_text("#op")
     assert page.locator("#canvas .marks path").count() >= answer.crossing_tensors > 0
     assert page.locator("#canvas .island").count() == answer.segments
     content = answer.build()
@@ -124,6 +125,7 @@ def test_another_target_has_another_penalty(page: Page, run: Run) -> None:
     page.select_option("#target", "ethos-u65-256")
     settled(page)
     agrees(page, run.what_if("recommended", target="ethos-u65-256"))
+    assert "Penalties of trials are those for integer-only" in page.inner_text("#plot-legend")
 
 
 def test_the_cheapest_change_is_seen_before_it_is_made(page: Page, run: Run, server: Asked) -> None:

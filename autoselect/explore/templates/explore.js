@@ -210,7 +210,7 @@
   }
 
   // ------------------------------------------------------------------------------------------ the graph
-  let shown = []; // of each box the row of its op
+  let shown = []; // of each box the row of its op, with who runs it in words at the end
   const drawing = graphView($("canvas"), {
     onChoose: tellOp, onEnter: tellOp, onLeave: () => tellOp(drawing.chosen()),
     onOpen: (i, box) => { const place = shown[i][2]; if (typeof place === "number") openMenu(place, box); },
@@ -228,7 +228,7 @@
   const decidedAs = (place) => now().decided[place];
 
   // The ops stay where they are while candidates change: conversions are no boxes, but marks on the edges they cut.
-  function sceneOf({ ops, pieces, crossings }) {
+  function sceneOf({ ops, pieces, crossings, why }) {
     const origin = (i) => (isConversion(ops[i]) ? (ops[i][6].length ? origin(ops[i][6][0]) : null) : i);
     const keptOps = ops.map((_, i) => i).filter((i) => !isConversion(ops[i]));
     const at = new Map(keptOps.map((i, k) => [i, k]));
@@ -239,7 +239,9 @@
       if (from !== source) marks.set(`${at.get(from)} ${k}`, [at.get(from), k]);
       return [at.get(from)];
     }))]);
-    shown = keptOps.map((i) => [...ops[i]]);
+    const count = Math.max(0, ...pieces.map(Number));
+    const runs = (i) => (pieces[i] ? `piece ${pieces[i]} of ${count}` : pieces[i] === 0 ? `left to the CPU${why?.[i] ? `: ${why[i]}` : ""}` : "");
+    shown = keptOps.map((i) => [...ops[i], runs(i)]);
     // The last op hands its name to the conversion after it.
     for (const op of ops) if (isConversion(op) && typeof op[2] === "number") { const own = shown[at.get(op[6].length ? origin(op[6][0]) : null)]; if (own && typeof own[2] !== "number") own[2] = op[2]; }
     const numbers = keptOps.map((i) => pieces[i] || 0), order = [...new Set(numbers.filter(Boolean))];
@@ -266,7 +268,7 @@
     if (!op) return;
     const place = typeof op[2] === "number" ? op[2] : null;
     const facts = place === null ? [op[2]] : [run.nodes[place].short, ...factsOf(place), answer.fallbacks[run.nodes[place].name] ? `not as asked: ${answer.fallbacks[run.nodes[place].name]}` : ""];
-    $("op").replaceChildren(el("b", { textContent: op[0] }), ` ${[wordOf(op[1]), op[3], ...facts].filter(Boolean).join(" · ")}`);
+    $("op").replaceChildren(el("b", { textContent: op[0] }), ` ${[wordOf(op[1]), op[7], op[3], ...facts].filter(Boolean).join(" · ")}`);
     document.querySelectorAll("#nodes-list .chosen").forEach((row) => row.classList.remove("chosen"));
     if (place !== null) document.querySelector(`#nodes-list [data-place="${place}"]`)?.classList.add("chosen");
   }
@@ -443,9 +445,9 @@
       annotations: [{ xref: "paper", x: 1, xanchor: "right", y: limit, yanchor: "bottom", text: `limit ${show.drop(answer.allowed_drop)}`, showarrow: false, font: { size: 11, color: css("--quiet") } }],
     }, { responsive: true, displayModeBar: false });
     const beyond = points.length - seen.length;
-    $("plot-legend").replaceChildren(...[["own", "this candidate"], ["other", "compared with"], ["front", "front"], ["pick", "pick"], ["hand", "by hand"], ["trial", "trial"]].map(([name, text]) => el("span", { className: `mark ${name}`, textContent: text })), el("span", { textContent: `${beyond ? ` ${plural(beyond, "trial")} beyond the edge.` : ""} Click a trial to start from it.` }));
+    $("plot-legend").replaceChildren(...[["own", "this candidate"], ["other", "compared with"], ["front", "front"], ["pick", "pick"], ["hand", "by hand"], ["trial", "trial"]].map(([name, text]) => el("span", { className: `mark ${name}`, textContent: text })), el("span", { textContent: `${beyond ? ` ${plural(beyond, "trial")} beyond the edge.` : ""} Click a trial to start from it.${key === "penalty" && now().target ? ` Penalties of trials are those for ${run.target}, that of this candidate is for ${now().target}.` : ""}` }));
     $("plot").setAttribute("aria-label", `${points.length} trials by expected drop and ${key === "penalty" ? "penalty" : "file size"}; this candidate at ${key === "penalty" ? show.penalty(answer.penalty) : show.size(answer.size_bytes)} and ${show.drop(answer.drop)}. "Start from" lists the front.`);
-    if (!$("plot").dataset.listens) {
+    if (!("listens" in $("plot").dataset)) {
       $("plot").dataset.listens = "";
       $("plot").on("plotly_click", (event) => { const id = event.points[0].customdata; if (id) step(fresh(id, now().target)); });
     }
@@ -453,6 +455,10 @@
 
   // ------------------------------------------------------------------------------------------ the cheapest change
   async function updateMoves(signal) {
+    if (state.goal === "drop" && !isKnown(answer.drop)) {
+      $("moves").replaceChildren(el("li", { className: "empty", textContent: "Nobody knows what this candidate loses, so nobody knows what lowers it." }));
+      return;
+    }
     $("moves").setAttribute("aria-busy", "true");
     try {
       const told = await call("POST", "/api/cheapest", { ...question(now()), goal: state.goal }, signal);
@@ -465,7 +471,11 @@
     $("moves").removeAttribute("aria-busy");
   }
   function drawMoves() {
-    const gap = (label, value, before, format) => (isKnown(value) && isKnown(before) && format(value) !== format(before) ? el("span", { className: value < before ? "gains" : "loses", textContent: `${label} ${signed(format)(value - before)}` }) : null);
+    const gap = (label, value, before, format) => {
+      if (!isKnown(value) || !isKnown(before) || value === before) return null;
+      const isSeen = format(value - before) !== format(0);
+      return el("span", { className: value < before ? "gains" : "loses", textContent: `${label} ${isSeen ? signed(format)(value - before) : value < before ? "a trace less" : "a trace more"}` });
+    };
     const rows = moves.map((m) => {
       const names = m.nodes.map((name) => run.nodes.find((n) => n.name === name));
       return el("li", {}, el("button", {
@@ -494,11 +504,13 @@
   async function refetch() {
     run = await call("GET", "/api/run");
     answers.clear();
+    drawJobs();
     await update();
   }
   function drawJobs() {
     const focused = document.activeElement?.closest?.("#jobs [data-job]")?.dataset.job;
     $("jobs-none").hidden = jobs.length > 0;
+    $("interrupted").hidden = run.status !== "interrupted" || atWork();
     $("jobs").replaceChildren(...[...jobs].reverse().map((j) => {
       const active = j.state === "waiting" || j.state === "working";
       const words = j.error || (j.state === "done" ? j.result?.says : j.state === "stopped" ? "stopped" : j.progress) || j.state;
