@@ -212,13 +212,9 @@ class Finish:
         unknown: Mapping[str, certainty.Unknown],
         records: Sequence[TrialRecord],
     ) -> _Choice:
-        """The choice without members that held-out samples contradict, if the recommended one is such a member.
-
-        Of a model that is expected to break the limit anyway, nothing is contradicted.
-        """
-        contradicted, confidence = self._contradicted(choice.judged, heldout), choice.confidence
-        is_promised = confidence is not None and confidence.expected <= self.yardstick.allowed_drop
-        if not is_promised or choice.picks["recommended"] not in contradicted:
+        """The choice without members that held-out samples contradict, if the recommended one is such a member."""
+        contradicted = self._contradicted(choice.judged, heldout)
+        if choice.picks.get("recommended") not in contradicted:
             return choice
         scored, root, rule = scores_of(distinct(records)), self.case.files.root, self.yardstick.rule
         link = certainty.link_of(scored)
