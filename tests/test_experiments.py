@@ -328,6 +328,18 @@ def test_the_table_of_a_study_is_what_its_command_wrote(study: Callable[[str], M
     assert study(name).table_of(rows) == (results / "table.md").read_text(encoding="utf-8")
 
 
+def test_what_far_from_float_is_was_measured(script: Callable[[Path], ModuleType]) -> None:
+    folder = ROOT / "experiments" / "one_number"
+    far = script(folder / "far.py")
+    candidates, page = pd.read_csv(far.CANDIDATES), (folder / "README.md").read_text(encoding="utf-8")
+    tables = far.table_of(candidates), far.scaled(candidates)
+    assert "\n".join(tables) == (folder / "results" / "far.md").read_text(encoding="utf-8")
+    assert all(table in page for table in tables)
+    for name in ("tables", "few_former", "few", "few_heldout"):
+        lines = (folder / "results" / f"{name}.md").read_text(encoding="utf-8").splitlines()
+        assert all(line in page for line in lines if line.startswith("|"))
+
+
 def test_every_experiment_is_in_the_index_with_its_conclusion() -> None:
     text = (ROOT / "experiments" / "README.md").read_text(encoding="utf-8")
     listed = dict(re.findall(r"^\| \[(\w+)\]\(\1/README\.md\) \|[^|]+\| ([^|]+) \|$", text, flags=re.MULTILINE))

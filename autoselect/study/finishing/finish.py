@@ -214,17 +214,21 @@ class Finish:
     ) -> _Choice:
         """The choice without members that held-out samples contradict, if the recommended one is such a member.
 
-        Of a model that is expected to break the limit anyway, nothing is contradicted.
+        If the search says with a bound that its recommended model is expected to break the limit, and the samples
+        contradict all members, they say nothing new.
         """
         contradicted, confidence = self._contradicted(choice.judged, heldout), choice.confidence
-        is_promised = confidence is not None and confidence.expected <= self.yardstick.allowed_drop
-        if not is_promised or choice.picks["recommended"] not in contradicted:
+        sound = [r for r in choice.judged if r.id not in contradicted]
+        is_told = (
+            confidence is not None and confidence.unknown is None and confidence.expected > self.yardstick.allowed_drop
+        )
+        if choice.picks.get("recommended") not in contradicted or (is_told and not sound):
             return choice
         scored, root, rule = scores_of(distinct(records)), self.case.files.root, self.yardstick.rule
         link = certainty.link_of(scored)
         by_preference = [s.id for s in sorted(certainty.standings_of(choice.judged, link), key=rule.order)]
         scores = {r.id: r.scores for r in choice.judged if r.scores}
-        left = [r for r in choice.judged if r.id not in contradicted] or choice.judged
+        left = sound or choice.judged
         return replace(
             choice,
             picks=self._picks(choice.judged, link, contradicted),

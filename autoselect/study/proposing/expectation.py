@@ -30,6 +30,10 @@ _WIDTHS = np.geomspace(0.25, 16.0, 49)
 """Factors of all deviations that are tried."""
 
 
+_Believed = tuple[Belief, np.ndarray, np.ndarray]
+"""Closeness, loss beyond what that says, and the share of spreads that is left."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likely:
     """What a score on the search samples is expected to be.
@@ -68,6 +72,7 @@ class Expectation:
             width: Factor of all deviations.
         """
         self._width = width
+        self._lately: tuple[object, _Believed] | None = None
         self._surrogate = Surrogate(problem)
         learn(self._surrogate, seen)
         figures = np.array([(s.log_divergence, s.likely_loss, s.share) for s in seen]).T
@@ -90,7 +95,7 @@ class Expectation:
             mask: The candidate, or the nearest of whole units.
             others: Candidates of whole units that are about as near; how much they differ is open then.
         """
-        return self._likely(*self._believed([mask], self._width, others))[0]
+        return self._likely(*self._believed_of(mask, others))[0]
 
     def likely_each(self, masks: Sequence[Mask]) -> list[Likely]:
         """What each of several candidates of whole units is expected to lose, asked for at once."""
@@ -104,7 +109,7 @@ class Expectation:
 
     def chance_within(self, mask: Mask, limit: float, others: Sequence[Mask] = ()) -> float:
         """How likely a candidate's measured loss is at most a limit; the arguments are those of :meth:`likely`."""
-        belief, beyond, left = self._believed([mask], self._width, others)
+        belief, beyond, left = self._believed_of(mask, others)
         return float(self._link.chance_within(belief, limit, beyond, left)[0])
 
     def chances_within(self, masks: Sequence[Mask], limits: np.ndarray, widths: Sequence[float]) -> np.ndarray:
@@ -117,9 +122,14 @@ class Expectation:
             ]
         )
 
-    def _believed(
-        self, masks: Sequence[Mask], width: float, others: Sequence[Mask] = ()
-    ) -> tuple[Belief, np.ndarray, np.ndarray]:
+    def _believed_of(self, mask: Mask, others: Sequence[Mask]) -> _Believed:
+        """What is believed of one candidate; of the latest one it is known: an answer asks several times."""
+        key = mask, tuple(others)
+        if self._lately is None or self._lately[0] != key:
+            self._lately = key, self._believed([mask], self._width, others)
+        return self._lately[1]
+
+    def _believed(self, masks: Sequence[Mask], width: float, others: Sequence[Mask] = ()) -> _Believed:
         """The closeness of candidates, what they lose beyond what that says, and the share of spreads that is left."""
         belief = self._surrogate.believe(masks, with_terms=True)
         beyond, left = self._likeness.beyond(masks, belief.mean)
