@@ -402,7 +402,7 @@
     const x = (v) => Math.min(Math.max(400 * ((v - low + room) / (high - low + 2 * room)), 2), 398);
     const svg = (tag, attributes) => { const made = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value); return made; };
     const rows = both.flatMap((a, i) => {
-      const [from, at, to] = of(a).map(x), y = 16 + 22 * i, name = a === answer ? "own" : "other";
+      const [from, at, to] = of(a).map(x), y = 16 + 22 * i, name = i ? "other" : "own";
       return [svg("line", { class: `range ${name}`, x1: from, x2: to, y1: y, y2: y }), svg("line", { class: `value ${name}`, x1: at, x2: at, y1: y - 7, y2: y + 7 })];
     });
     $("interval").replaceChildren(svg("rect", { class: "allowed", x: 0, y: 0, width: x(limit), height: 54 }), svg("line", { class: "limit", x1: x(limit), x2: x(limit), y1: 0, y2: 54 }), svg("line", { class: "zero", x1: x(0), x2: x(0), y1: 0, y2: 54 }), ...rows);
