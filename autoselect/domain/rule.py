@@ -7,7 +7,7 @@ The rule, as :doc:`/explanation` has it::
 
 with p, the chance that the candidate loses more than allowed, and excess, what it is expected to lose beyond that. The
 loss of a candidate is a normal quantity. Its mean is the expected drop, or 0 if that is negative. Its standard
-deviation is such that the loss exceeds the mean by more than ``bound - drop`` in 5 % of cases. Where no bound is of the
+deviation is such that the loss exceeds the mean by more than ``bound - drop`` in 5 % of cases. If no bound is of the
 candidate's own samples and its outputs are far from float's, its score does not count: see :data:`FAR_DB`.
 """
 

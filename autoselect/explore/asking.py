@@ -30,7 +30,7 @@ class Wanted(_Strict):
 
     @property
     def changes(self) -> Changes:
-        """The same for a question."""
+        """The changes that the question asks for."""
         return Changes.of(**self.model_dump())
 
 

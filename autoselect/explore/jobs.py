@@ -224,7 +224,7 @@ class Jobs:
 
 
 def _environment() -> dict[str, str]:
-    """That of this process; modules are where this process finds them, such as a metric beside a notebook."""
+    """The environment of this process; modules are where it finds them, such as a metric beside a notebook."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 

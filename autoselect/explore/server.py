@@ -22,7 +22,7 @@ from autoselect.explore.page import page_of
 from autoselect.explore.session import Session
 
 _MOST_BYTES = 4_000_000
-"""Of a question: a recipe of a thousand nodes has 100 kB."""
+"""The largest question: a recipe of a thousand nodes has 100 kB."""
 
 
 def application(session: Session, jobs: Jobs, orders: Orders, *, token: str, port: int) -> Starlette:

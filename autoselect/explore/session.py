@@ -130,7 +130,7 @@ class Session:
 
     @property
     def model_name(self) -> str:
-        """Of the model's file, without its ending."""
+        """The name of the model's file, without its ending."""
         return Path(_model_name(self._run)).stem
 
     @property

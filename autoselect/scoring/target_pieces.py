@@ -69,7 +69,7 @@ def _delegated(graph: Graph, sides: Sequence[bool | None]) -> list[int]:
 
 
 def _listed(taken: Sequence[bool]) -> list[int]:
-    """The same of runs in the order of the file."""
+    """The pieces that runs in the order of the file make."""
     numbers, count, before = list[int](), 0, False
     for mine in taken:
         count += mine and not before

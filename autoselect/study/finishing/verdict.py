@@ -341,7 +341,7 @@ _UNKNOWN = {
 
 
 def _doubted(found: Findings) -> str:
-    """That a cheaper model is not recommended on the word of a score whose noise nobody knows."""
+    """A sentence: a cheaper model is not recommended on the word of a score whose noise nobody knows."""
     if found.doubted is None:
         return ""
     doubted = found.doubted

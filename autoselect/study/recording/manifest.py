@@ -54,7 +54,7 @@ def pinned_trials(manifest: Mapping[str, Any], last: int, pins: Pins = NO_PINS) 
 
 
 def pinned_in_words(manifest: Mapping[str, Any]) -> str:
-    """Of the trials that come next, what their pins are."""
+    """The pins of the trials that come next."""
     pinned = manifest["pinned"][-1]
     words = {"keep_float": "out of integers", "keep_int": "in integers of 8 bits", "keep_int16": "in 16 bits"}
     parts = [f"{counted(len(pinned[name]), 'node')} {told}" for name, told in words.items() if pinned[name]]

@@ -146,7 +146,7 @@ def cheapest(moves: Sequence[Move], goal: str) -> list[Move]:
 
 
 def _ranked(moves: Sequence[Move], gain: Callable[[Move], float], price: Callable[[Move], float]) -> list[Move]:
-    """Those that gain, the best first; a step of an unknown price is behind all others."""
+    """The moves that gain, the best first; a step of an unknown price is behind all others."""
 
     def order(move: Move) -> tuple[int, float]:
         if math.isnan(price(move)):

@@ -292,7 +292,7 @@ class Workshop:
 
     @property
     def direction(self) -> Direction:
-        """Of the metric."""
+        """The direction of the metric."""
         found: Direction = self.manifest["metric"]["direction"]
         return found
 
