@@ -142,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, help="Where searches are kept; by default nowhere.")
     parser.add_argument("--segmentation", type=Path, default=Path("one-number-runs"), help="The runs of run.py.")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--again", action="store_true", help="The table of candidates.csv alone.")
     options = parser.parse_args(arguments)
     if not options.again:
@@ -151,10 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = [*map(of_evidence, OF_EVIDENCE), *searched(runs.resolve())]
             found.append(of_segmentation(options.segmentation))
         columns = ["case", "sqnr_db", "drop", "allowed"]
-        pd.concat(found)[columns].round(6).to_csv(CANDIDATES, index=False)
-    candidates = pd.read_csv(CANDIDATES)
+        pd.concat(found)[columns].round(6).to_csv(options.results / CANDIDATES.name, index=False)
+    candidates = pd.read_csv(options.results / CANDIDATES.name)
     told = f"{table_of(candidates)}\n{scaled(candidates)}"
-    write_text(RESULTS / "far.md", told)
+    write_text(options.results / "far.md", told)
     print(told)
 
 

@@ -77,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="Of train.py.")
     parser.add_argument("--runs", type=Path, default=Path("one-number-runs"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--evaluator", action="append", default=[], choices=EVALUATORS)
     parser.add_argument("--images", type=int, default=80, help="Of a search.")
     parser.add_argument("--name", default="tables", help="Of the table's file.")
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for draw in range(DRAWS)
         ]
         tables.append(table_of(title, runs, options.model))
-    write_text(RESULTS / f"{options.name}.md", "\n".join(tables))
+    write_text(options.results / f"{options.name}.md", "\n".join(tables))
     print("\n".join(tables))
 
 

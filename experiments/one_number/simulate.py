@@ -163,10 +163,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="Of train.py.")
     parser.add_argument("--runs", type=Path, default=Path("one-number-runs"), help="Of run.py.")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     cases = [segmentation(options.runs, options.model), *map(of_evidence, rows.CASES)]
     told = table_of(cases)
-    write_text(RESULTS / "simulated.md", told)
+    write_text(options.results / "simulated.md", told)
     print(told)
 
 

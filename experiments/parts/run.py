@@ -164,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Search by both, and write the tables and verdicts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("parts-runs"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     options.runs.mkdir(parents=True, exist_ok=True)
     tables = []
@@ -177,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             else:
                 run = autoselect.search(**case, trials=TRIALS, workers=1, output=folder, early_exit=False)
             tables.append(table_of(name, run))
-    write_text(RESULTS / "tables.md", "\n".join(tables))
+    write_text(options.results / "tables.md", "\n".join(tables))
     print("\n".join(tables))
 
 

@@ -121,7 +121,12 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "unknown sampler": ({"sampler": "gp"}, UsageError, 2, r"no sampler 'gp'.*surrogate, random"),
     "unknown space": ({"search_space": "op_type"}, UsageError, 2, r"'op_type'.*Did you mean 'op_types'"),
     "unknown fallback": ({"fallback": "int4"}, UsageError, 2, r"^fallback: .*'drq', 'float' or 'search', got 'int4'"),
-    "unknown quantizer": ({"quantizer": "onnx"}, UsageError, 2, r"expected one of tensorflow, litert, got 'onnx'\."),
+    "unknown quantizer": (
+        {"quantizer": "onnx"},
+        UsageError,
+        2,
+        r"^quantizer: .*'tensorflow' or 'litert', got 'onnx'\.",
+    ),
     "unknown io_type": ({"io_type": "int16"}, UsageError, 2, r"^io_type: .*got 'int16'"),
     "unknown node": ({"keep_float": [NODE + "l"]}, UsageError, 2, rf"--keep-float: .*Did you mean '{NODE}'"),
     "unknown op": ({"keep_int": ["CONV2D"]}, UsageError, 2, r"--keep-int: .*'CONV2D'.*CONV_2D, DEPTHWISE_CONV_2D"),
