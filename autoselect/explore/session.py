@@ -17,13 +17,13 @@ from autoselect.explore.asking import Cheapest, Question
 from autoselect.report.page.graphs import op_rows
 from autoselect.report.page.models import model_rows
 from autoselect.report.page.nodes import node_rows
-from autoselect.report.page.page import write_page
+from autoselect.report.page.page import model_name, write_page
 from autoselect.report.tables.frames import format_penalty, format_size
 from autoselect.report.tables.what_if_rows import answer_sentences
 from autoselect.runs.files import plain
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import BY_HAND
-from autoselect.runs.run import Run, load_run
+from autoselect.runs.run import load_run
 from autoselect.scoring.target_pieces import Pieces
 from autoselect.study.finishing.recovery import recover
 from autoselect.study.proposing.pins import holding
@@ -131,7 +131,7 @@ class Session:
     @property
     def model_name(self) -> str:
         """The name of the model's file, without its ending."""
-        return Path(_model_name(self._run)).stem
+        return Path(model_name(self._run)).stem
 
     @property
     def own_trials(self) -> int:
@@ -199,7 +199,7 @@ class Session:
         figures = {row["name"]: row for row in node_rows(self._run)}
         sets = [list(repairs) for repairs in settings.repairs.alternatives]
         return {
-            "name": _model_name(self._run),
+            "name": model_name(self._run),
             "directory": str(self.directory),
             "status": self._run.status,
             "target": settings.target,
@@ -310,8 +310,3 @@ def _says(move: Move, answer: WhatIf) -> str:
 
 def _changed(by: float, told: Callable[[Any], str]) -> str:
     return "as now" if not by else f"{'+' if by > 0 else '−'}{told(abs(by))}"
-
-
-def _model_name(run: Run) -> str:
-    source = str((run.manifest.get("sources") or {}).get("model") or "")
-    return Path(source).name if source else "model"

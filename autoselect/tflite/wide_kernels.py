@@ -8,8 +8,6 @@ Knows kernels and their speed, not what a model is for. What is shipped is never
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
@@ -63,21 +61,28 @@ def in_8_bits(content: bytes) -> bytes:
     if not fb.has_type(content, schema.TensorType.INT4):
         return content
     model = TfliteFile(content).taken()
-    for graph in model.subgraphs:
-        hybrid = set(_weights_of_hybrid_ops(model, graph))
-        for index, tensor in enumerate(graph.tensors):
-            if tensor.type == schema.TensorType.INT4 and index not in hybrid and fb.is_constant(model, tensor):
-                tensor.buffer = editing.add_buffer(model, fb.constant_values(model, tensor))
-                tensor.type = schema.TensorType.INT8
+    packed = [tensor for graph in model.subgraphs for tensor in _packed_for_integers(model, graph)]
+    if not packed:
+        return content
+    for tensor in packed:
+        tensor.buffer = editing.add_buffer(model, fb.constant_values(model, tensor))
+        tensor.type = schema.TensorType.INT8
     editing.drop_unused_buffers(model)
     return fb.serialise(model)
 
 
-def _weights_of_hybrid_ops(model: fb.Model, graph: fb.SubGraph) -> Iterator[int]:
+def _packed_for_integers(model: fb.Model, graph: fb.SubGraph) -> list[fb.Tensor]:
+    """The constants of 4 bits that no hybrid op reads."""
+    hybrid = set[int]()
     for op in graph.operators:
         operands = WEIGHTED.get(fb.op_type(model, op))
         if operands and graph.tensors[op.inputs[operands.activation]].type == schema.TensorType.FLOAT32:
-            yield int(op.inputs[1])
+            hybrid.add(int(op.inputs[1]))
+    return [
+        tensor
+        for index, tensor in enumerate(graph.tensors)
+        if tensor.type == schema.TensorType.INT4 and index not in hybrid and fb.is_constant(model, tensor)
+    ]
 
 
 def stand_in(content: bytes) -> bytes:

@@ -24,6 +24,7 @@ sys.path[:0] = [str(HERE.parent / name) for name in FOLDERS]
 import denoiser  # noqa: E402 - found by the path above
 import parts  # noqa: E402
 from cases import all_cases  # noqa: E402
+from search import smallest  # noqa: E402
 
 import autoselect  # noqa: E402
 from autoselect.tflite.wide_kernels import in_8_bits  # noqa: E402
@@ -82,12 +83,7 @@ def searched(target: str, name: str, limit: float, seed: int, trials: int, work:
     run = autoselect.load_run(folder)
     front, trials_table = run.front, run.trials
     whole = float(trials_table.loc[trials_table["origin"] == "baseline:fiq", "size_bytes"].iloc[0])
-    scored = front[front["heldout_drop"].notna()]
-    for way in ("drop_bound", "expected_drop"):
-        kept = scored[scored[way] <= limit]
-        if kept.empty:
-            continue
-        best = kept.loc[kept["size_bytes"].idxmin()]
+    for way, best in smallest(front, limit, "size_bytes"):
         content = (folder / str(best["file"])).read_bytes()
         yield {
             "target": target,

@@ -52,16 +52,21 @@ def searched(case: BenchmarkCase, seed: int, trials: int, work: Path) -> autosel
     )
 
 
+def smallest(front: pd.DataFrame, limit: float, column: str) -> Iterator[tuple[str, Any]]:
+    """The member that is smallest by a column and keeps a limit: by its bound, and by its expected drop."""
+    scored = front[front["heldout_drop"].notna()]
+    for way in ("drop_bound", "expected_drop"):
+        kept = scored[scored[way] <= limit]
+        if len(kept):
+            yield way, kept.loc[kept[column].idxmin()]
+
+
 def rows(case: BenchmarkCase, seed: int, run: autoselect.Run) -> Iterator[dict[str, Any]]:
     """A row for each limit and way to choose."""
     front, trials = pd.read_csv(run.directory / "front.csv"), pd.read_csv(run.directory / "trials.csv")
     whole = float(trials.loc[trials.origin == "baseline:fiq", "flash_bytes"].iloc[0])
     for limit in LIMITS[case.name]:
-        for way in ("drop_bound", "expected_drop"):
-            kept = front[(front[way] <= limit) & front["heldout_drop"].notna()]
-            if kept.empty:
-                continue
-            best = kept.loc[kept["flash_bytes"].idxmin()]
+        for way, best in smallest(front, limit, "flash_bytes"):
             yield {
                 "model": case.name,
                 "seed": seed,

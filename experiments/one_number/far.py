@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -85,7 +84,7 @@ def searched(runs: Path) -> Iterator[pd.DataFrame]:
     sys.modules.pop("run", None)
     import run as detecting
 
-    with _within(runs):
+    with detecting.within(runs):
         if not Path("heldout.npz").exists():
             detecting.write_faces(detecting.guide("detector", "detector"))
         given = detecting.CASES["faces, COCO mAP"]
@@ -97,16 +96,6 @@ def _run(folder: Path, model: Any, **given: Any) -> autoselect.Run:
     if (folder / "summary.json").exists():
         return autoselect.load_run(folder)
     return autoselect.search(model, **given, output=folder)
-
-
-@contextlib.contextmanager
-def _within(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def table_of(candidates: pd.DataFrame) -> str:

@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     options.runs.mkdir(parents=True, exist_ok=True)
     tables = []
-    with _within(options.runs):
+    with within(options.runs):
         if not Path("heldout.npz").exists():
             write_faces(guide("detector", "detector"))
         for name, case in CASES.items():
@@ -183,7 +183,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 @contextlib.contextmanager
-def _within(folder: Path) -> Iterator[None]:
+def within(folder: Path) -> Iterator[None]:
+    """Work in a folder for a while."""
     before = Path.cwd()
     os.chdir(folder)
     try:

@@ -111,6 +111,7 @@ def test_each_hybrid_kernel_is_as_close_to_float_as_with_8_bits_and_is_scored_as
         == with_types(wide_kernels.quick(packed), schema.TensorType.INT4)
         == 1
     )
+    assert wide_kernels.quick(packed) is packed
     assert len(packed) < len(plain)
     samples = prepared.fed()
     ours, theirs, exact = (on_reference_kernels(c, samples) for c in (packed, plain, prepared.calibrated.content))

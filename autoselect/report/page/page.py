@@ -79,7 +79,7 @@ def context(run: Run) -> dict[str, Any]:
     verdict = _unbroken(str(run.summary["verdict"]))
     headline = _unbroken(str(run.summary.get("headline") or verdict))
     return {
-        "model": _model_name(run),
+        "model": model_name(run),
         "version": __version__,
         "directory": str(run.directory),
         "status": _STATUS.get(run.status, run.status),
@@ -164,7 +164,8 @@ def _target_name(run: Run) -> str:
     return Path(str(run.summary.get("target") or "integer-only")).name.removesuffix(".toml")
 
 
-def _model_name(run: Run) -> str:
+def model_name(run: Run) -> str:
+    """The name of the model's file; ``model`` for one that only the process of the search had."""
     source = str((run.manifest.get("sources") or {}).get("model") or "")
     return Path(source).name if source else "model"
 
