@@ -22,13 +22,13 @@ from autoselect.report.tables.frames import format_penalty, format_size
 from autoselect.report.tables.what_if_rows import answer_sentences
 from autoselect.runs.files import plain
 from autoselect.runs.folder import RunFolder
-from autoselect.runs.records import BY_HAND
+from autoselect.runs.records import own_trials
 from autoselect.runs.run import load_run
 from autoselect.scoring.target_pieces import Pieces
 from autoselect.study.finishing.recovery import recover
 from autoselect.study.proposing.pins import holding
+from autoselect.study.setup.by_user import covered
 from autoselect.study.what_if.answer import WhatIf
-from autoselect.study.what_if.changes import covered
 from autoselect.study.what_if.choices import STATES, Choice, choices_of, targets_at_hand
 from autoselect.study.what_if.moves import Move, cheapest, moves_from
 from autoselect.study.what_if.questions import Questions
@@ -136,7 +136,7 @@ class Session:
     @property
     def own_trials(self) -> int:
         """How many trials are of the search's budget."""
-        return sum(record.origin != BY_HAND for record in self._questions.tried.records)
+        return own_trials(self._questions.tried.records)
 
     def check_pins(self, pins: Mapping[str, Sequence[str]]) -> None:
         """Refuse pins that the search cannot keep.

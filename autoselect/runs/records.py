@@ -192,6 +192,11 @@ def distinct(records: Iterable[TrialRecord]) -> list[TrialRecord]:
     return list(first.values())
 
 
+def own_trials(records: Iterable[TrialRecord]) -> int:
+    """Count the trials of the search's budget."""
+    return sum(record.origin != BY_HAND for record in records)
+
+
 def scores_of(records: Iterable[TrialRecord]) -> list[Scores]:
     """The scores of those that were scored."""
     return [r.scores for r in records if r.scores is not None]

@@ -27,7 +27,7 @@ from autoselect.isolation.door import InTime, Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
-from autoselect.runs.records import BY_HAND, TrialRecord
+from autoselect.runs.records import TrialRecord, own_trials
 from autoselect.scoring.evaluate import takes
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
@@ -149,7 +149,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     refuse_other_metric(folder, manifest, request)
     if request.pins and request.settings.sampler not in PROPOSERS:
         raise UsageError(_UNPINNED.format(request.settings.sampler))
-    refuse_nothing_to_do(request, _own(read_records(folder.study)))
+    refuse_nothing_to_do(request, own_trials(read_records(folder.study)))
     space_file = read_space(request.settings.search_space)
     clock = StageClock(listener, before=earlier_seconds(folder))
     with folder.locked(), search_pool(request, folder) as pool:
@@ -314,7 +314,7 @@ class _Search:
 
     def _is_spent(self) -> bool:
         """Whether no trial is left, so that nothing more need be known."""
-        return self._has_scores() and _own(self.study.records()) >= self.settings.trials
+        return self._has_scores() and own_trials(self.study.records()) >= self.settings.trials
 
     def _has_scores(self) -> bool:
         """Whether any model of the study could be run and has a score."""
@@ -455,11 +455,6 @@ _UNPINNED = (
     "The sampler {!r} keeps no pins in this search space: only the samplers surrogate and random do, where the space "
     "has choices of nodes. Leave the pins out, or start a new run with --keep-float and --keep-int."
 )
-
-
-def _own(records: Sequence[TrialRecord]) -> int:
-    """How many trials are of the search's budget."""
-    return sum(record.origin != BY_HAND for record in records)
 
 
 def _keep_pins(folder: RunFolder, told: Sequence[TrialRecord], pins: Pins = NO_PINS) -> None:

@@ -6,25 +6,37 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autoselect.cases.prepare import Case
-from autoselect.domain.layers import names_in_float
+from autoselect.domain.graph import Graph
+from autoselect.domain.layers import LayerTable, names_in_float
 from autoselect.domain.pinned import Pins
 from autoselect.domain.recipe import covered_nodes
+from autoselect.domain.words import did_you_mean
 from autoselect.errors import RecipeError, UsageError
 from autoselect.quantize.building.left_out import left_out
 from autoselect.study.request import Request
 
 
-def covered(patterns: Iterable[str], case: Case, option: str) -> frozenset[str]:
-    """Nodes that names, globs and op types of a user cover.
+def covered(texts: Iterable[str], layers: LayerTable, graph: Graph, option: str) -> frozenset[str]:
+    """The nodes that names, globs and op types cover.
+
+    Args:
+        texts: Of a user.
+        layers: For names and op types of nodes.
+        graph: The float model, for the words of an error.
+        option: Where the user said it.
 
     Raises:
-        UsageError: If one of them covers none.
+        UsageError: If one covers none, with the nearest.
     """
-    types, floats = case.layers.op_types, names_in_float(case.graph, case.layers.nodes)
-    try:
-        return covered_nodes(patterns, types, floats)
-    except RecipeError as exc:
-        raise UsageError(f"{option}: {exc} Op types of this model: {', '.join(sorted(set(types.values())))}.") from exc
+    floats, nodes = names_in_float(graph, layers.nodes), frozenset[str]()
+    for text in texts:
+        try:
+            nodes |= covered_nodes([text], layers.op_types, floats)
+        except RecipeError as exc:
+            types = sorted(set(layers.op_types.values()))
+            nearest = did_you_mean(text.upper(), types)
+            raise UsageError(f"{option}: {exc}{nearest} Op types of this model: {', '.join(types)}.") from exc
+    return nodes
 
 
 def with_nodes_named(request: Request, case: Case) -> Request:
@@ -34,7 +46,7 @@ def with_nodes_named(request: Request, case: Case) -> Request:
         UsageError: If a pin covers no node.
         RecipeError: If a recipe names what the model does not have.
     """
-    pins = {name: covered(patterns, case, name) for name, patterns in request.pins.named.items()}
+    pins = {name: covered(patterns, case.layers, case.graph, name) for name, patterns in request.pins.named.items()}
     recipes = tuple(left_out(recipe, case.layers.nodes, case.graph).recipe for recipe in request.by_hand)
     return replace(request, pins=Pins(**pins), by_hand=recipes)
 

@@ -100,7 +100,7 @@ def _warning(one: channel_jobs.NarrowGroup) -> str:
 def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tuple[BoundSpace, tuple[str, ...]]:
     """Bind the space, with the pins of the user and of the target; and what the user should know of the latter."""
     keep_float, keep_int = (
-        covered(patterns, case, declared()[name].names)
+        covered(patterns, case.layers, case.graph, declared()[name].names)
         for name, patterns in (("keep_float", settings.keep_float), ("keep_int", settings.keep_int))
     )
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from autoselect.domain.graph import Graph
-from autoselect.domain.layers import LayerTable, names_in_float
-from autoselect.domain.recipe import Recipe, covered_nodes
-from autoselect.domain.words import did_you_mean, listed, some
+from autoselect.domain.layers import LayerTable
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.words import listed, some
 from autoselect.errors import RecipeError, UsageError
+from autoselect.study.setup.by_user import covered
 
 Texts = str | Iterable[str]
 """Node names, globs or op types; one text is one of them."""
@@ -113,29 +114,6 @@ def moved(
 
 def _texts(given: Texts) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
-
-
-def covered(texts: Iterable[str], layers: LayerTable, graph: Graph, option: str) -> frozenset[str]:
-    """The nodes that names, globs and op types cover.
-
-    Args:
-        texts: Of a user.
-        layers: For names and op types of nodes.
-        graph: The float model, for the words of an error.
-        option: Where the user said it.
-
-    Raises:
-        UsageError: If one covers none, with the nearest.
-    """
-    floats, found = names_in_float(graph, layers.nodes), frozenset[str]()
-    for text in texts:
-        try:
-            found |= covered_nodes([text], layers.op_types, floats)
-        except RecipeError as exc:
-            kinds = sorted(set(layers.op_types.values()))
-            told = did_you_mean(text.upper(), kinds) or f" Op types of this model: {', '.join(kinds)}."
-            raise UsageError(f"{option}: {exc}{told}") from exc
-    return found
 
 
 def _refuse_both(chosen: Mapping[str, frozenset[str]]) -> None:
