@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -100,8 +99,8 @@ def with_levels(
         settings: With the repairs that help in 8 bits.
         pool: Where levels are measured.
         listener: Is told of each step.
-        corrects: Whether each set may also correct biases, if that did not help in 8 bits: the shift that rounding
-            gives an output grows with the step between levels. They are corrected if that leaves less noise.
+        corrects: Whether each set also corrects biases, if that did not help in 8 bits: the shift that rounding gives
+            an output grows with the step between levels.
 
     Returns:
         What candidates may have, and the ladder that the sets were made of; None if all weights have 8 bits or there
@@ -119,32 +118,8 @@ def with_levels(
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
     own = choice.common
     biased = ("bias",) if corrects and not any(kind_of_repair(name) == "bias" for name in own) else ()
-    choices = tuple(dict.fromkeys(tuple(sorted({*own, *stores, *more})) for more in ((), biased)))
-    listener(StageStarted(stage="levels", total=len(choices) + len(measured) - 1))
-    weigh = partial(_weigh, case, settings, pool, listener, rows)
-    fewest = {common: weigh(common, measured[:1])[measured[0]] for common in choices}
-    common = min(choices, key=lambda repairs: _noise_of_all(fewest.values(), fewest[repairs]))
-    found = {measured[0]: fewest[common], **weigh(common, measured[1:])}
-    if stores:
-        _prove_twins(case, settings, pool, common)
-    ladder = ladder_of(found, measured if stores else range(settings.weights, ALL_BITS + 1))
-    names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
-    sets = choice.sets or {"none": own}
-    fewer = {name: tuple(sorted({*common, *ladder.repairs(rung)})) for rung, name in enumerate(names)}
-    noise = {name: ladder.noise_of(rung) for rung, name in enumerate(names)}
-    return replace(choice, sets={**sets, **fewer}, added_noise=noise), ladder
-
-
-def _weigh(
-    case: Case,
-    settings: Settled,
-    pool: Workers,
-    listener: Listener,
-    rows: list[int],
-    common: Repairs,
-    measured: Sequence[int],
-) -> dict[int, list[Weighed]]:
-    """What levels of each number of bits take and add, with repairs that all layers have."""
+    common = tuple(sorted({*own, *stores, *biased}))
+    listener(StageStarted(stage="levels", total=len(measured)))
     recipe = replace(settings.template, repairs=common).to_json()
     timeout = settings.trial_timeout * max(len(case.layers.nodes) // 8, 1)
     futures = {
@@ -162,14 +137,14 @@ def _weigh(
     for bits, future in futures.items():
         weighed[bits] = result_of(future)
         listener(StepFinished(stage="levels"))
-    return weighed
-
-
-def _noise_of_all(choices: Iterable[Sequence[Weighed]], weighed: Sequence[Weighed]) -> float:
-    """The noise of all layers together, but for those of which one of the choices does not know it."""
-    noise = np.array([[layer.noise for layer in choice] for choice in choices])
-    is_known = np.isfinite(noise).all(axis=0)
-    return float(np.array([layer.noise for layer in weighed])[is_known].sum())
+    if stores:
+        _prove_twins(case, settings, pool, common)
+    ladder = ladder_of(weighed, measured if stores else range(settings.weights, ALL_BITS + 1))
+    names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
+    sets = choice.sets or {"none": own}
+    fewer = {name: tuple(sorted({*common, *ladder.repairs(rung)})) for rung, name in enumerate(names)}
+    noise = {name: ladder.noise_of(rung) for rung, name in enumerate(names)}
+    return replace(choice, sets={**sets, **fewer}, added_noise=noise), ladder
 
 
 _PROVED_ON = 4
