@@ -13,6 +13,7 @@ from autoselect.explore.asking import Order
 from autoselect.explore.jobs import Event, Job, Jobs
 from autoselect.explore.session import Session
 from autoselect.runs.files import write_text
+from autoselect.study.what_if.changes import IN_WORDS
 
 
 class Orders:
@@ -85,6 +86,5 @@ class Orders:
 def _name_of(order: Order) -> str:
     """A candidate in a few words: what it was made of, and how many nodes were changed."""
     start = "a recipe" if isinstance(order.start, dict) else str(order.start)
-    words = {"deny": "denied", "in_float": "in float", "int16": "in 16 bits", "int8": "in 8 bits"}
     wanted = order.changes.changes.wanted
-    return "; ".join([start, *(f"{len(nodes)} {words[option]}" for option, nodes in wanted.items() if nodes)])
+    return "; ".join([start, *(f"{len(nodes)} {IN_WORDS[option]}" for option, nodes in wanted.items() if nodes)])

@@ -15,6 +15,9 @@ from autoselect.study.setup.by_user import covered
 Texts = str | Iterable[str]
 """Node names, globs or op types; one text is one of them."""
 
+IN_WORDS = {"deny": "denied", "in_float": "in float", "int16": "in 16 bits", "int8": "in 8 bits"}
+"""What a change makes of nodes, by the option's name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
@@ -61,8 +64,7 @@ class Changes:
     @property
     def told(self) -> str:
         """The changes in words; empty if there are none."""
-        words = {"deny": "denied", "in_float": "in float", "int16": "in 16 bits", "int8": "in 8 bits"}
-        parts = [f"{some(list(names), 3)} {words[option]}" for option, names in self.wanted.items() if names]
+        parts = [f"{some(list(names), 3)} {IN_WORDS[option]}" for option, names in self.wanted.items() if names]
         if self.repairs is not None:
             parts.append(f"repairs {' + '.join(self.repairs)}" if self.repairs else "no repairs")
         return "; ".join(parts)
