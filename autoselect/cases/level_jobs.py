@@ -104,9 +104,9 @@ def weigh(root: Path, recipe_json: str, bits: int, rows: Sequence[int]) -> list[
 
 
 def unlike_its_twin(root: Path, recipe_json: str, rows: Sequence[int]) -> bool:
-    """Whether a candidate that stores weights in 4 bits gives other bits than with the same weights in 8 bits.
+    """Whether any output of a candidate with 4-bit weights differs from that of its copy by :func:`in_8_bits`.
 
-    Both run on LiteRT's own kernels, since delegates take ops of the second that they leave of the first.
+    No delegate runs in either, since delegates take ops with 8-bit weights that they leave with 4-bit ones.
 
     Args:
         root: Folder of the case.

@@ -55,15 +55,16 @@ class Facts:
 
     Attributes:
         fallback: What left-out nodes become on the target, unless the user says.
-        int16: Whether units have 16-bit activations on the target, unless the user says.
+        int16: Whether units have 16-bit activations on the target. It counts if the user does not say, and left-out
+            nodes do not become hybrid.
         io_type: Of inputs and outputs, unless the user says: that of a converter or the target.
         per_channel: Whether integer ops have one scale per channel, by the file or converter that they come from; None
             if the user's word is enough.
         takes_repairs: False if integer ops are those of a file of another quantizer.
         workers: Processes that the machine has room for.
         makes_int16: Whether the model has ops that can have 16-bit activations.
-        repairs: What was chosen after repairs were tried; None before.
-        models: How many models a search scores that proposes none; None if it proposes.
+        repairs: What candidates may have, once repairs were tried or a manifest names them; else None.
+        models: If the search only scores a fixed list of models, their number; None if it proposes candidates.
     """
 
     fallback: Fallback = "drq"
@@ -163,7 +164,11 @@ _AS_SAID = frozenset(Settled.__slots__) & frozenset(SearchSettings.model_fields)
 
 
 def settle(settings: SearchSettings, facts: Facts) -> Settled:
-    """Put together what was said and what is known; the user's word comes first, if there is any."""
+    """Decide each setting of a search: the user's value if there is one, else the fact.
+
+    These facts win over the user's value: ``models``, ``per_channel`` and ``repairs`` that are not None, and
+    ``takes_repairs`` and ``makes_int16`` that are False.
+    """
     fallback = facts.fallback if settings.fallback is None else settings.fallback
     int16 = _has_int16(settings, facts, fallback)
     choice = RepairChoice(common=settings.named_repairs if facts.takes_repairs else ())
@@ -198,7 +203,7 @@ def _has_int16(settings: SearchSettings, facts: Facts, fallback: Fallback) -> bo
 
 
 def kept_of(settings: SearchSettings, facts: Facts) -> dict[str, Any]:
-    """A search as its manifest keeps it: plain values of what was said, and of what was decided in its place."""
+    """The settings for the manifest: the user's values, replaced by what :func:`settle` decided instead."""
     settled, choice = settle(settings, facts), facts.repairs
     repairs = settings.repairs if choice is None else choice.common
     decided = {

@@ -38,15 +38,16 @@ class Job:
         kind: What it does: ``build``, ``score`` or ``search``.
         name: What it does it to, in words.
         arguments: Of the command, asked for when its turn has come.
-        told: What its result is, once the command has ended well, given the events that it told.
-        trials: How many it adds, where that is known: what a search tells counts earlier ones as well.
+        told: Makes the result from the command's trial and result events, once the command has ended well.
+        trials: Trials that it adds, None if that is not known; :attr:`share` counts to it, since the total that a
+            search tells has earlier trials.
         state: How far it is.
-        progress: The same in words.
+        progress: For the page: the stage of the command while it works, else the state.
         share: How much of what it does now is done, 0 to 1; None if that is not known.
         result: Once it is done.
         error: Why it failed, in words.
-        file: What it has made.
-        id: In addresses.
+        file: Where it writes the model, which is there once it is done; None if it makes none.
+        id: Its name in addresses.
     """
 
     kind: str
@@ -113,7 +114,8 @@ class Jobs:
 
         Args:
             folder: For what jobs make and what commands complain of.
-            after: Called when a job has ended, however it ended, before that is told.
+            after: Called when the command of a job has ended, before the state becomes ``done`` or ``failed``. A job
+                that is stopped has its state already. It is not called if the command never started.
         """
         self._folder, self._after = folder, after
         self._jobs: dict[str, Job] = {}

@@ -20,16 +20,17 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What a score is made of, as an evaluator may return it: counts for each sample, and how any of them make a score.
+    """What a score is made of, as an evaluator may return it: figures of each sample, and how any of them make a score.
 
     The search resamples the samples, or their groups, so that it can say how sure the score is.
 
     Attributes:
-        rows: Numbers of each sample, shape (n_samples, ...), for example a confusion matrix of each image. The samples
-            and the shape are the same for every model.
-        score: Gets the rows of some samples, shape (n, ...), in any order and with repetitions, float64, and returns
-            their score. None for the mean of one number for each sample.
-        groups: The speaker, recording or patient of each sample; None if all samples are independent.
+        rows: Finite figures of each sample, shape (n_samples, ...), for example a confusion matrix of each image. The
+            samples, their order and the shape are the same for every model.
+        score: Called with the float64 rows of any samples, shape (n, ...), in any order and with repetitions; returns
+            their score. None for the mean of the rows, which then have shape (n_samples,).
+        groups: A label for each sample, such as its speaker, recording or patient, compared as text; None if all
+            samples are independent.
 
     Examples:
         >>> import numpy as np

@@ -53,15 +53,18 @@ def quick(content: bytes) -> bytes:
 
 
 def in_8_bits(content: bytes) -> bytes:
-    """The model with weights of 4 bits stored in 8, if integer ops read them; XNNPACK takes more of it.
+    """The model with constants of 4 bits stored in 8 bits, except those that a hybrid op reads.
 
-    LiteRT's own kernels of integer ops give the same bits for both. Those of hybrid ops do not, since they round their
-    inputs in other ways, so that hybrid ops stay as they are.
+    XNNPACK runs more ops of such a model. LiteRT's own integer kernels give the same outputs for both. Its hybrid
+    kernels round their inputs differently beside weights of 4 bits than beside 8, so that hybrid ops keep theirs.
+
+    Raises:
+        ModelError: If the bytes are no whole TFLite file.
     """
     if not fb.has_type(content, schema.TensorType.INT4):
         return content
     model = TfliteFile(content).taken()
-    packed = [tensor for graph in model.subgraphs for tensor in _packed_for_integers(model, graph)]
+    packed = [tensor for graph in model.subgraphs for tensor in _packed_but_for_hybrid(model, graph)]
     if not packed:
         return content
     for tensor in packed:
@@ -71,7 +74,7 @@ def in_8_bits(content: bytes) -> bytes:
     return fb.serialise(model)
 
 
-def _packed_for_integers(model: fb.Model, graph: fb.SubGraph) -> list[fb.Tensor]:
+def _packed_but_for_hybrid(model: fb.Model, graph: fb.SubGraph) -> list[fb.Tensor]:
     """The constants of 4 bits that no hybrid op reads."""
     hybrid = set[int]()
     for op in graph.operators:

@@ -74,8 +74,11 @@ def store_levels(built: Built, index: int, levels: np.ndarray, scales: np.ndarra
         scales: What a level is worth, float32, shape (channels,) or (1,).
         top: The highest level.
 
+    Returns:
+        The highest level, and the distance of levels in the int8 weights, by which stored scales are divided.
+
     Raises:
-        SkipError: If its bias does not fit; then nothing is changed.
+        SkipError: If its bias is no constant or does not fit at the new scales; then nothing is changed.
     """
     model = built.model
     op = model.subgraphs[0].operators[built.places[index]]
@@ -86,20 +89,23 @@ def store_levels(built: Built, index: int, levels: np.ndarray, scales: np.ndarra
     return Grid(top=top, step=step)
 
 
-_TOLD_IN = {schema.TensorType.INT8: 1, schema.TensorType.INT16: 256}
-"""Steps of an output, by its type, that the unit of a bias may be: one of 256 for its range."""
+_MOST_STEPS = {schema.TensorType.INT8: 1, schema.TensorType.INT16: 256}
+"""By output type, the most steps of the output that one unit of the bias may be worth: a 256th of the range."""
 
 
 def _step(model: fb.Model, op: fb.Operator, kind: Operands, scales: np.ndarray, top: int) -> np.ndarray:
-    """The step between levels as they are stored, by channel.
+    """Distance between neighbouring levels in the stored int8 weights, by channel.
 
-    The bias is stored in units of input scale times weight scale. Levels that are stored as neighbours have a larger
-    scale, and if that unit exceeds a step of an 8-bit output, the bias cannot be told in it. So levels are then stored
-    further apart, as far as 8 bits allow.
+    One unit of the bias is input scale times weight scale. With fewer levels the weight scale grows, and the unit may
+    become too coarse for the output, see :data:`_MOST_STEPS`. A distance of n divides the weight scale by n. So the
+    distance is what the bias needs, at most ``TOP // top``; 1 without a bias or integer activations.
+
+    Returns:
+        Integers in the shape of ``scales``.
     """
     tensors = model.subgraphs[0].tensors
     source, result = tensors[op.inputs[kind.activation]], tensors[op.outputs[0]]
-    if bias_of(op, kind) < 0 or not {source.type, result.type} <= _TOLD_IN.keys():
+    if bias_of(op, kind) < 0 or not {source.type, result.type} <= _MOST_STEPS.keys():
         return np.ones(len(scales), np.int64)
-    unit = known_scales(source)[0] * scales / (known_scales(result)[0] * _TOLD_IN[result.type])
+    unit = known_scales(source)[0] * scales / (known_scales(result)[0] * _MOST_STEPS[result.type])
     return np.asarray(np.clip(np.ceil(unit), 1, TOP // top), np.int64)

@@ -109,11 +109,12 @@ class _Layer:
     def scale_choices(self, power: np.ndarray) -> list[np.ndarray]:
         """Scales that are tried, the layer's own first.
 
-        Of 255 levels these are all. With fewer levels no rule gives the best scales of all models: tried are also those
-        that reach the largest weight, and those of the least error at the outputs as far as inputs do not go together.
+        With 255 levels only the layer's own scales are tried. With fewer no rule is best for all layers, so two more
+        are tried: scales whose top level is the largest weight, and those that give the outputs the least error if
+        inputs were uncorrelated.
 
         Args:
-            power: Mean squares of the inputs, shape (groups, inputs).
+            power: Mean square of each input, or its variance if the bias is corrected, shape (groups, inputs).
         """
         if self.top == TOP:
             return [self.scales]
@@ -333,13 +334,17 @@ def _inputs(model: fb.Model, op: fb.Operator, layer: _Layer, values: np.ndarray)
 
 
 def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_corrected: bool) -> _Rounded:
-    """New levels of a layer.
+    """Choose the levels and the scales of a layer that give its outputs the least error.
 
-    If its bias is corrected afterwards, which takes out what errors of weights do to the mean output, only what the
-    inputs differ by from their mean counts.
+    Args:
+        layer: With its own scales.
+        fitted: Moments of its inputs on the samples that levels are computed from.
+        judged: The same on the samples that the choice is judged on.
+        is_corrected: Whether its bias is corrected later. That takes out the error of the mean output, so the error is
+            then that of inputs less their mean.
 
     Raises:
-        SkipError: If the layer is to keep its levels; with the reason.
+        SkipError: If the nearest levels at its own scales are as good, or it cannot be measured; with the reason.
     """
     if not fitted.count:
         raise SkipError("the runtime gives its tensors other shapes than the file")

@@ -14,10 +14,12 @@ from autoselect.study.proposing.problem import Hold, Problem
 
 
 def holding(problem: Problem, pins: Pins) -> Hold:
-    """What keeps pins in a problem.
+    """Make the function that changes any candidate of a problem so that it keeps the user's pins.
+
+    A unit of ``keep_float`` stays as it is if it is out of integers; else it gets the cheapest such state.
 
     Raises:
-        UsageError: If a unit is to be in two states, or has no form in the one that it is to have.
+        UsageError: If pins put a unit into two states, or into one that the run does not give it.
     """
     out, integer, wide = (_units(problem, nodes, name) for name, nodes in pins.named.items())
     _refuse_both(problem, {"keep_int": integer, "keep_int16": wide, "keep_float": out})

@@ -89,10 +89,11 @@ def with_levels(
 ) -> tuple[RepairChoice, Ladder | None]:
     """Add the sets of repairs that give fewer levels to what candidates may have.
 
-    Each set has the repairs of the template, and levels of single nodes. The bytes of a node's weights after packing,
-    and the noise that their rounding alone gives the outputs of a float model, are measured with the fewest bits and
-    with 6. With other numbers of bits bytes lie on lines between what was measured, and noise falls by four with each
-    bit. If the runtime reads weights of 4 bits, nodes have 4 or 8, see :func:`stores_in_4_bits`.
+    Each set has the common repairs, the repair that stores 4 bits if there is one, and levels of single nodes. Bytes
+    after packing are measured with the fewest bits, with 6 if the fewest are less, and with 8. So is the noise that
+    the rounding of one node alone gives the outputs of a float model, but not with 8. Between these numbers of bits
+    bytes lie on lines, and each further bit divides the noise by four. If :func:`stores_in_4_bits` names a repair,
+    nodes have 4 or 8 bits, and only these are measured.
 
     Args:
         case: What is searched.
@@ -152,10 +153,13 @@ _PROVED_ON = 4
 
 
 def _prove_twins(case: Case, settings: Settled, pool: Workers, common: Repairs) -> None:
-    """Run models that store in 4 bits all that may be, with each type of integer activations, beside their twins in 8.
+    """Compare the outputs of models with all possible weights in 4 bits with those of their copies in 8 bits.
+
+    There is a model with 8-bit activations, and one with 16-bit activations if the search has them. Each runs on
+    ``_PROVED_ON`` calibration samples.
 
     Raises:
-        TrialError: If one gives other bits.
+        TrialError: If a model gives other outputs than its copy, or cannot be built or run.
     """
     nodes = frozenset(node.name for node in case.layers.nodes)
     template = replace(settings.template, repairs=tuple(sorted({*common, "levels-4"})))
