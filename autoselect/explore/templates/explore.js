@@ -139,8 +139,9 @@
       if (signal.aborted || error.name === "AbortError") return;
       if (error.told) refuse(error.message);
       else if (!gone) throw error;
+    } finally {
+      if (!signal.aborted) delete root.dataset.busy;
     }
-    if (!signal.aborted) delete root.dataset.busy;
   }
   function comparedWith() {
     const number = /^kept (\d+)$/.exec(state.compare);
