@@ -22,7 +22,7 @@ import pandas as pd
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = ("mobilenet_v1", "search_benchmark", "real_models")
-sys.path[1:1] = [str(HERE.parent / name) for name in FOLDERS]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in FOLDERS)]
 import parts  # noqa: E402 - found by the path above
 from cases import BenchmarkCase  # noqa: E402
 from judge import Judge, Judged  # noqa: E402
@@ -153,10 +153,11 @@ def performed(way: Way, folder: Path) -> dict[str, Any]:
         with note.with_suffix(".log").open("wb") as log:
             process = subprocess.Popen([*way.command, "--output", str(output)], stdout=log, stderr=log)
             _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         said = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
-        if os.waitstatus_to_exitcode(status):
+        if process.returncode:
             lines = note.with_suffix(".log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            said["failed"] = lines[-1] if lines else f"status {status}"
+            said["failed"] = lines[-1] if lines else f"exit code {process.returncode}"
         said |= {"cpu_seconds": usage.ru_utime + usage.ru_stime, "seconds": time.perf_counter() - begun}
         write_json(note, said)
         print(f"{note.stem}: {said['cpu_seconds']:.0f} s of processor time", flush=True)

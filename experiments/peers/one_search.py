@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = ("mobilenet_v1", "search_benchmark", "real_models")
-sys.path[1:1] = [str(HERE.parent / name) for name in FOLDERS]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in FOLDERS)]
 import bench  # noqa: E402 - found by the path above
 import loaders  # noqa: E402
 from cases import BenchmarkCase  # noqa: E402

@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 HERE = Path(__file__).resolve().parent
-sys.path[1:1] = [str(HERE.parent / "zoo"), str(HERE.parents[1] / "tests")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "zoo"), str(HERE.parents[1] / "tests")]
 import core  # noqa: E402 - found by the path above
 import numpy as np  # noqa: E402
 from forecasts import built, drawn_recipes, forecaster  # noqa: E402
@@ -75,7 +75,8 @@ def random_samples(content: bytes, count: int) -> list[Mapping[str, np.ndarray]]
 def examine(path: Path, sheet: Sheet, samples: int, recipes: int) -> None:
     """Take the model in, forecast random candidates, build the all-integer one and run it."""
     source = path.read_bytes()
-    sheet.add(step="intake", bytes=len(source), ops=len(reader.read_graph(fb.parse(source)).ops))
+    sheet.add(step="intake", bytes=len(source))
+    sheet.add(ops=len(reader.read_graph(fb.parse(source)).ops))
     content, notes = core.intake(path, free_shapes(source))
     sheet.add(step="preparing", notes=notes)
     prepared = core.prepare(content, random_samples(content, samples))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[1:1] = [str(HERE.parent), str(HERE.parent / "zoo")]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "zoo")]
 import published  # noqa: E402 - found by the path above
 from shown import table  # noqa: E402
 
