@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         answers(session, parts["calibration"])
 
     with tempfile.TemporaryDirectory() as folder:
-        points = choose_mixed_precision(
+        choose_mixed_precision(
             sim,
             [FLOAT, INT8],
             CallbackFunc(hits),
@@ -104,7 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "parameters": list(inspect.signature(choose_mixed_precision).parameters),
         "gives": "ONNX with encodings",
         "samples_run": hits.samples_run,
-        "models": max(1, len(points or ())),
         "int8": in_int8(sim),
         **{part: answers(sim.session, parts[part]).tolist() for part in ("search", "heldout")},
     }

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ SEARCHES = {
     "default sampler, all states and repairs": "surrogate+search+int16+repairs",
 }
 """What ``bench.py`` calls them, by their names in the table; the first four choose from the same candidates."""
-FIXED = ("greedy",)
-"""Samplers that draw nothing, so that they need one seed."""
+ONCE = ("greedy", "default sampler, all states and repairs")
+"""Run with one seed: the first draws nothing, the last takes longest and chooses from other candidates."""
 PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 ENVIRONMENTS = {"NNCF": ("nncf==3.4.0", "openvino==2026.4.1", "pillow"), "AIMET": ("aimet-onnx==2.42.0",)}
 CONVERTER = ("tf2onnx==1.17.0", "onnx==1.23.2")
@@ -138,7 +139,7 @@ class Workplace:
             yield Way(tool="AIMET", way="automatic mixed precision", command=command)
         script = [sys.executable, str(HERE / "one_search.py"), "--case", name, "--trials", str(options.trials)]
         for way, sampler in SEARCHES.items():
-            for seed in range(1 if way in FIXED else options.seeds):
+            for seed in range(1 if way in ONCE else options.seeds):
                 command = [*script, "--sampler", sampler, "--seed", str(seed), "--runs", str(self.folder / "searches")]
                 yield Way(tool="autoselect", way=way, seed=seed, command=command)
 
@@ -215,7 +216,7 @@ def row_of(given: Given, judge: Judge, model: Judged | None) -> dict[str, Any]:
     """Costs of a model and what it loses."""
     way, said, count = given.way, given.said, len(judge.search[1])
     row: dict[str, Any] = {"tool": way.tool, "way": way.way, "pick": given.pick, "seed": way.seed}
-    row |= {key: said.get(key) for key in ("failed", "gives", "models", "samples_run", "cpu_seconds", "seconds")}
+    row |= {key: said.get(key) for key in ("failed", "gives", "samples_run", "cpu_seconds", "seconds")}
     row["evaluations"] = said.get("samples_run", 0) / count
     row["versions"] = ", ".join(f"{name} {version}" for name, version in said.get("versions", {}).items())
     row |= {name: bool({*names} & {*said.get("parameters", ())}) for name, names in TOLD.items()}
@@ -238,7 +239,9 @@ def lost_on_search(judge: Judge, answers: Sequence[int] | np.ndarray) -> float:
 def rows_of(name: str, options: argparse.Namespace, work: Workplace) -> Iterator[dict[str, Any]]:
     """A row for each model that a tool gives for a case."""
     case, folder = CASES[name], work.folder / CASES[name].name
-    ended = [(way, performed(way, folder)) for way in work.ways(name, options)]
+    ways = list(work.ways(name, options))
+    with ThreadPoolExecutor(options.jobs) as pool:
+        ended = list(zip(ways, pool.map(lambda way: performed(way, folder), ways), strict=True))
     nodes = next(said["nodes"] for _, said in ended if "nodes" in said)
     given = [one for way, said in ended for one in given_by(way, said, nodes, folder)]
     judge = Judge(case, folder / "judged")
@@ -256,8 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", choices=CASES, default=[], help="Repeat it. All by default.")
     parser.add_argument("--but", action="append", choices=ENVIRONMENTS, default=[], help="Leave a tool out.")
-    parser.add_argument("--trials", type=int, default=40, help="Of each search.")
+    parser.add_argument("--trials", type=int, default=30, help="Of each search.")
     parser.add_argument("--seeds", type=int, default=3, help="Of the samplers that draw.")
+    parser.add_argument("--jobs", type=int, default=1, help="Runs at a time.")
     parser.add_argument("--work", type=Path, default=Path("peers-work"), help="Folder of environments and searches.")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args(arguments)

@@ -69,7 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "parameters": list(inspect.signature(quantizer.Quantizer.quantize).parameters),
         "gives": ".tflite",
         "samples_run": 0,
-        "models": 1,
     }
     options.output.write_text(json.dumps(found), encoding="utf-8")
 

@@ -48,7 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "parameters": list(inspect.signature(nncf.quantize_with_accuracy_control).parameters),
         "gives": type(model).__module__.split(".")[0] + " model",
         "samples_run": said["images_run"],
-        "models": 1,
         **nncf_models.described(model, parts),
     }
     options.output.write_text(json.dumps(found), encoding="utf-8")

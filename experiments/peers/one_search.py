@@ -62,7 +62,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "parameters": list(inspect.signature(autoselect.search).parameters),
         "gives": ".tflite",
         "samples_run": round(search.evaluations * case.samples),
-        "models": len({record.scores.sha256 for record in search.records if record.scores}),
         "picks": {name: record and recipe_of(record).to_json() for name, record in picks.items()},
         "drops": {name: record and record.scores and record.scores.drop for name, record in picks.items()},
         "nodes": statistics[["op_name", "tensor_name"]].values.tolist(),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from shown import grouped, table
 
 RESULTS = Path(__file__).resolve().parent / "results"
 TOLD = ("a limit on the drop", "a seed", "what crossings cost", "held-out samples")
-SEARCH_ONLY = "default sampler"
 
 
 def _rows() -> pd.DataFrame:
@@ -21,7 +19,7 @@ def _rows() -> pd.DataFrame:
 
 def models() -> str:
     """What each tool gives for the limit, and what it took."""
-    head = ("model", "tool", "processor time, s", "evaluations", "models scored", "samples scored")
+    head = ("model", "tool", "processor time, s", "evaluations", "samples scored")
     head += ("penalty", "kB", "keeps the limit", "points lost held out")
     ways = _rows().groupby(["model", "tool", "way", "pick"], sort=False, dropna=False)
     return table(head, grouped([str(key[0]), *_cells(own)] for key, own in ways))
@@ -32,7 +30,7 @@ def _cells(own: pd.DataFrame) -> list[str]:
     first = own.iloc[0]
     name = f"{first['tool']}, {first['way']}" + (f": {first['pick']}" if first["pick"] else "")
     spent = [_median(own, key, digits) for key, digits in (("cpu_seconds", 0), ("evaluations", 1))]
-    spent += [_median(own, key, 0) for key in ("models", "samples_run")]
+    spent.append(_median(own, "samples_run", 0))
     if own["penalty"].isna().all():
         failed = str(first["failed"]) if not pd.isna(first["failed"]) else "none keeps the limit"
         return [name, *spent, "", "", failed, ""]
@@ -62,16 +60,11 @@ def _drops(own: pd.DataFrame) -> str:
 
 def abilities() -> str:
     """What each tool gives and what its entry can be told, as the script read it from its parameters."""
-    head = ("tool", "versions", "gives", "models a run", *(f"can be told {name}" for name in TOLD))
+    head = ("tool", "versions", "gives", *(f"can be told {name}" for name in TOLD))
     lines = []
-    for tool, own in _rows().query("failed.isna()").groupby("tool", sort=False):
+    rows = _rows()
+    for tool, own in rows[rows["failed"].isna()].groupby("tool", sort=False):
         first = own.iloc[-1]
         flags = ["yes" if str(first[name]) == "True" else "no" for name in TOLD]
-        count = "one" if str(tool) in ("litert-quantizer", "NNCF") else "a list"
-        lines.append([str(tool), str(first["versions"]), str(first["gives"]), count, *flags])
+        lines.append([str(tool), str(first["versions"]), str(first["gives"]), *flags])
     return table(head, lines)
-
-
-def _figure(model: str, way: str, pick: str, key: str) -> Any:
-    rows = _rows()
-    return rows[(rows["model"] == model) & (rows["way"] == way) & (rows["pick"] == pick)][key]
