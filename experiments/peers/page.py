@@ -20,7 +20,7 @@ def _rows() -> pd.DataFrame:
 def models() -> str:
     """What each tool gives for the limit, and what it took."""
     head = ("model", "tool", "processor time, s", "evaluations", "samples scored")
-    head += ("penalty", "kB", "keeps the limit", "points lost held out")
+    head += ("penalty", "kB", "keeps the limit", "points lost held out", "points the stand-in loses")
     ways = _rows().groupby(["model", "tool", "way", "pick"], sort=False, dropna=False)
     return table(head, grouped([str(key[0]), *_cells(own)] for key, own in ways))
 
@@ -33,11 +33,12 @@ def _cells(own: pd.DataFrame) -> list[str]:
     spent.append(_median(own, "samples_run", 0))
     if own["penalty"].isna().all():
         failed = str(first["failed"]) if not pd.isna(first["failed"]) else "none keeps the limit"
-        return [name, *spent, "", "", failed, ""]
+        return [name, *spent, "", "", failed, "", ""]
     mark = "*" if first["is_stand_in"] is True or first["is_stand_in"] == "True" else ""
     costs = [_spread(own["penalty"], 1) + mark, _spread(own["size_bytes"] / 1000, 0) + mark]
     kept = [str(value) == "True" for value in own["kept"]]
-    return [name, *spent, *costs, _share(kept), _drops(own)]
+    stand_in = "" if not mark else _spread(100 * own["stand_in_drop"], 1)
+    return [name, *spent, *costs, _share(kept), _drops(own), stand_in]
 
 
 def _median(own: pd.DataFrame, key: str, digits: int) -> str:

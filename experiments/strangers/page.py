@@ -13,4 +13,6 @@ def summary() -> str:
     rows = json.loads((RESULTS / "strangers.json").read_text(encoding="utf-8"))["models"].values()
     whole = [row for row in rows if row["step"] == "" and row["finite"]]
     exact, count = (sum(row.get(key, 0) for row in rows) for key in ("exact", "recipes"))
-    return f"{len(whole)} of {len(rows)} models are built all-integer and run, and {exact} of {count} forecasts are exact."
+    return (
+        f"{len(whole)} of {len(rows)} models are built all-integer and run, and {exact} of {count} forecasts are exact."
+    )
