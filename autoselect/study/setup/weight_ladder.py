@@ -119,7 +119,8 @@ def with_levels(
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
     own = choice.common
     biased = ("bias",) if corrects and not any(kind_of_repair(name) == "bias" for name in own) else ()
-    common = tuple(sorted({*own, *stores, *biased}))
+    uncorrected = tuple(sorted({*own, *stores}))
+    common = tuple(sorted({*uncorrected, *biased}))
     listener(StageStarted(stage="levels", total=len(measured)))
     recipe = replace(settings.template, repairs=common).to_json()
     timeout = settings.trial_timeout * max(len(case.layers.nodes) // 8, 1)
@@ -141,11 +142,14 @@ def with_levels(
     if stores:
         _prove_twins(case, settings, pool, common)
     ladder = ladder_of(weighed, measured if stores else range(settings.weights, ALL_BITS + 1))
-    names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
-    sets = choice.sets or {"none": own}
-    fewer = {name: tuple(sorted({*common, *ladder.repairs(rung)})) for rung, name in enumerate(names)}
-    noise = {name: ladder.noise_of(rung) for rung, name in enumerate(names)}
-    return replace(choice, sets={**sets, **fewer}, added_noise=noise), ladder
+    sets = dict(choice.sets or {"none": own})
+    noise = {}
+    for rung in range(len(ladder.rungs)):
+        for ending, shared in {"": common, **({" as they are": uncorrected} if biased else {})}.items():
+            name = f"weights {rung + 1}{ending}"
+            sets[name] = tuple(sorted({*shared, *ladder.repairs(rung)}))
+            noise[name] = ladder.noise_of(rung)
+    return replace(choice, sets=sets, added_noise=noise), ladder
 
 
 _PROVED_ON = 4
