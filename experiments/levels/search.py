@@ -143,9 +143,9 @@ class Study:
                 "float_ops": int(member["float_ops"]),
                 "search_drop": on_search.drop,
                 "search_bound": on_search.bound,
-                "unseen_drop": unseen.drop,
-                "unseen_drop_low": unseen.low,
-                "unseen_drop_high": unseen.high,
+                "heldout_drop": unseen.drop,
+                "heldout_drop_low": unseen.low,
+                "heldout_drop_high": unseen.high,
             }
 
     def _smallest(self, run: autoselect.Run, limit: float) -> Iterator[tuple[str, Any]]:
