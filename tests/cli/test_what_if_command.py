@@ -117,6 +117,7 @@ ANSWER: dict[str, Any] = {
     "drop_low": -0.002,
     "drop_high": 0.011,
     "allowed_drop": 0.009,
+    "far": False,
     "chance_within": 0.94,
     "chance_on_front": 0.39,
     "trial": None,
@@ -129,7 +130,9 @@ ANSWER: dict[str, Any] = {
     "gap": 0.002,
     "preferred": False,
 }
-NOBODY_KNOWS = dict.fromkeys(("drop", "drop_low", "drop_high", "chance_within", "chance_on_front", "gap", "preferred"))
+NOBODY_KNOWS = dict.fromkeys(
+    ("drop", "drop_low", "drop_high", "far", "chance_within", "chance_on_front", "gap", "preferred")
+)
 
 
 def test_rows_are_told_with_their_units() -> None:
@@ -175,3 +178,4 @@ def test_sentences_say_who_is_ahead() -> None:
         "bb95b11378 of the front costs no more and loses less by what is expected: 0.2 points at best.",
         "The rule of the recommendation prefers it to the recommended model, if it scores as expected.",
     ]
+    assert any("far from float" in told for told in answer_sentences({**ANSWER, "far": True}))

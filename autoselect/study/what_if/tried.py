@@ -122,6 +122,11 @@ class Tried:
         return found | {member.standing.id: member.standing for member in self.members}
 
     @cached_property
+    def are_bounded(self) -> bool:
+        """Whether scores of this run come with bounds of their own samples, as an evaluator's single numbers do not."""
+        return any(member.standing.is_bounded for member in self.members)
+
+    @cached_property
     def problem(self) -> Problem:
         """The search as its sampler saw it."""
         settings, prepared = self._workshop.settings, self._workshop.prepared
