@@ -35,9 +35,6 @@ _MACRO = (PrecisionMacro, RecallMacro, F1Macro, BalancedAccuracy, CohenKappa)
 METRICS: tuple[str, ...] = ("accuracy", *(kind.name for kind in _MACRO))
 """The figures of :func:`measures`, in order."""
 
-_TOLERANCE = 1e-3
-"""Probabilities may leave 0 to 1 by this much, by rounding."""
-
 
 class Prediction(LabelMetric):
     """Keeps what a model answered; rows [label, winner, its score, its softmax share, lowest, highest score]."""
@@ -91,8 +88,10 @@ def read_answers(rows: np.ndarray, groups: Groups | None = None) -> Answers:
     Returns:
         The answers. A model whose scores leave 0 to 1 on any sample gives logits; their softmax is the probability.
     """
+    # Probabilities may leave 0 to 1 by this much, by rounding.
+    tolerance = 1e-3
     y_true, y_pred, score, share, lowest, highest = rows.T
-    has_logits = lowest.min() < -_TOLERANCE or highest.max() > 1.0 + _TOLERANCE
+    has_logits = lowest.min() < -tolerance or highest.max() > 1.0 + tolerance
     probability = share if has_logits else score.clip(0.0, 1.0)
     return Answers(
         y_true=y_true.astype(np.int64), y_pred=y_pred.astype(np.int64), probability=probability, groups=groups
