@@ -32,9 +32,6 @@ from autoselect.scoring.metric_base import Metric, Outputs, Row
 
 _MACRO = (PrecisionMacro, RecallMacro, F1Macro, BalancedAccuracy, CohenKappa)
 
-METRICS: tuple[str, ...] = ("accuracy", *(kind.name for kind in _MACRO))
-"""The figures of :func:`measures`, in order."""
-
 
 class Prediction(LabelMetric):
     """Keeps what a model answered; rows [label, winner, its score, its softmax share, lowest, highest score]."""
@@ -99,7 +96,7 @@ def read_answers(rows: np.ndarray, groups: Groups | None = None) -> Answers:
 
 
 def measures(answers: Answers) -> list[dict[str, Any]]:
-    """The figures of :data:`METRICS`.
+    """Accuracy, then what classes are averaged to.
 
     Args:
         answers: Of one model.
