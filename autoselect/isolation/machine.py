@@ -26,6 +26,21 @@ def default_workers(model_bytes: int = 0) -> int:
     return max(1, min(available_cpus(), int(memory_bytes() / each), MOST_WORKERS))
 
 
+def why_fewer(workers: int) -> str | None:
+    """Why there are fewer workers than processors, in words; None if there are as many or :data:`MOST_WORKERS`.
+
+    Args:
+        workers: As many as :func:`default_workers` says.
+    """
+    processors = min(available_cpus(), MOST_WORKERS)
+    if workers >= processors:
+        return None
+    return (
+        f"There are {processors} processors but {memory_bytes() / 1e9:.1f} GB of memory, which hold {workers} of the "
+        "workers that this model needs. --workers takes another number."
+    )
+
+
 def peak_bytes() -> int:
     """The most memory that this process had so far; 0 where the system does not say."""
     with contextlib.suppress(ImportError):

@@ -118,6 +118,7 @@ ANSWER: dict[str, Any] = {
     "drop_low": -0.002,
     "drop_high": 0.011,
     "allowed_drop": 0.009,
+    "far": False,
     "chance_within": 0.94,
     "chance_on_front": 0.39,
     "trial": None,
@@ -130,7 +131,9 @@ ANSWER: dict[str, Any] = {
     "gap": 0.002,
     "preferred": False,
 }
-NOBODY_KNOWS = dict.fromkeys(("drop", "drop_low", "drop_high", "chance_within", "chance_on_front", "gap", "preferred"))
+NOBODY_KNOWS = dict.fromkeys(
+    ("drop", "drop_low", "drop_high", "far", "chance_within", "chance_on_front", "gap", "preferred")
+)
 
 
 def test_rows_are_told_with_their_units(reviewed: Reviewed) -> None:
@@ -168,3 +171,7 @@ def test_a_guess_of_the_nearest_candidate_is_told_as_such(reviewed: Reviewed) ->
 
 def test_sentences_say_who_is_ahead(reviewed: Reviewed) -> None:
     reviewed("who is ahead", answer_sentences({**ANSWER, "refusal": "tflm refuses it", "preferred": True}))
+
+
+def test_a_model_that_is_expected_to_be_far_from_float_is_told_as_such(reviewed: Reviewed) -> None:
+    reviewed("an answer far from float", answer_sentences({**ANSWER, "far": True})[-1])
