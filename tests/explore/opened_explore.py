@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from autoselect.domain.words import unit_of_drops
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
@@ -88,7 +90,11 @@ def agrees(page: Page, answer: Any) -> None:
     assert shown["crossings"] == str(answer.crossing_tensors)
     for kind, name in (("integer", "int8"), ("int16", "int16"), ("hybrid", "hybrid"), ("float", "float")):
         assert shown[f"{name} ops"] == str(answer.kinds.get(kind, 0))
-    drop = "–" if answer.drop is None else f"{100 * answer.drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
+    drop = (
+        "–"
+        if answer.drop is None
+        else f"{unit_of_drops(answer.metric)[1] * answer.drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
+    )
     assert shown["expected drop"] == drop
     if answer.chance_within is not None:
         assert shown["within the limit"] == f"{100 * answer.chance_within:.0f} %"

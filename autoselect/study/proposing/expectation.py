@@ -61,7 +61,7 @@ class Expectation:
     all standard deviations makes the intervals hold as many of the measured losses as they promise (cross-conformal
     prediction: Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole
     groups are left out, because many trials are close neighbours of each other, and few questions are of a close
-    neighbour of a trial. Where few groups are as far from float as a candidate, it may also lose more than all of them:
+    neighbour of a trial. If few groups are as far from float as a candidate, it may also lose more than all of them:
     see :class:`autoselect.study.proposing.unseen.Unseen`.
     """
 
