@@ -35,9 +35,6 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile
 
-_FORMAT = 1
-"""Raised whenever what is kept of a source that was converted or run, or how it is made, changes."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
@@ -179,7 +176,8 @@ def load_float(
             write_bytes(files.float_model, found.content)
             return found
         what = {
-            "what": f"float model of a source, format {_FORMAT}",
+            # The number is raised whenever what is kept of a source, or how it is made, changes.
+            "what": "float model of a source, format 1",
             "source": cache.digest_of(source),
             "wishes": wishes,
             "versions": versions(further=("keras", "tf-keras")),

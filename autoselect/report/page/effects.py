@@ -13,7 +13,6 @@ Row = dict[str, Any]
 _CLASSES = frozenset({"number", "support", "float_right", "right", "agreed"})
 _SAMPLES = frozenset({"index", "group", "sqnr_db", "label", "float_answer", "answer"})
 _SHOWN = 15
-_EQUAL_DB = 200.0
 
 
 def class_rows(run: Run) -> list[Row]:
@@ -64,7 +63,7 @@ def sample_rows(run: Run) -> list[Row]:
     found = []
     for row in read_table(RunFolder(run.directory).heldout_samples, _SAMPLES):
         decibels = number_of(row["sqnr_db"])
-        if decibels is None or decibels >= _EQUAL_DB:
+        if decibels is None or decibels >= 200.0:
             continue
         found.append(
             {

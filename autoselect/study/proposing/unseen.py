@@ -44,7 +44,8 @@ class Unseen:
             limit: In the unit of the losses.
         """
         chance, scale = self._tail(log_divergences)
-        beyond = np.exp(-np.maximum(limit - usual, 0.0) / np.maximum(scale, _LEAST))
+        # The scale is 0 if no candidate lost anything.
+        beyond = np.exp(-np.maximum(limit - usual, 0.0) / np.maximum(scale, 1e-12))
         return np.asarray(np.where(limit < self._most, chance * beyond, 0.0))
 
     def ends(self, log_divergences: np.ndarray, usual: np.ndarray, share: float) -> np.ndarray:
@@ -64,7 +65,3 @@ class Unseen:
         """The chance that each candidate loses more than usual, and the mean of what comes on top, each (n,)."""
         count = np.searchsorted(-self._reached, -log_divergences, side="right")
         return 1.0 / (count + 2.0), self._means[count]
-
-
-_LEAST = 1e-12
-"""Scale of a tail where no candidate lost anything."""
