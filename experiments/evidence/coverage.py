@@ -42,7 +42,6 @@ SMALL = 1e-9
 BREAK_PRICES = (1.5, BREAK_PRICE, 3.0)
 FORMER = "former"
 RULES: Sequence[str | float] = (FORMER, *BREAK_PRICES)
-DEMO, DEMO_SAMPLES, DEMO_DRAWS, SHOWN = "pump", (100, 200, 400, 1000), 200, 8
 OBJECTIVES = objectives_of((METRIC, "size", "penalty"), "accuracy", "maximize")
 
 
@@ -61,9 +60,9 @@ class Population:
     float_score: float
 
     @classmethod
-    def of(cls, name: str) -> Population:
+    def of(cls, name: str, results: Path = RESULTS) -> Population:
         """Read a case; of candidates that answer alike on all samples one stays."""
-        kept = read(name)
+        kept = read(name, results)
         _, first = np.unique(np.column_stack([kept.hits, kept.decibels]), axis=0, return_index=True)
         own = [kept.scores[i] for i in first.tolist()]
         kept = replace(kept, scores=own, hits=kept.hits[first], decibels=kept.decibels[first])
@@ -205,28 +204,7 @@ def _cells(means: np.ndarray) -> list[str]:
     return [cell for broken, penalty in means.tolist() for cell in (percent(broken), f"{penalty:.2f}")]
 
 
-def demo(draws: int) -> list[list[str]]:
-    """The penalties that small searches on the demo's model recommend, and whether one is far beyond the usual.
-
-    Args:
-        draws: Searches of each size; the first eight are also shown one by one.
-    """
-    people = Population.of(DEMO)
-    limit, found = DEFAULT_DROP_SHARE * people.float_score, []
-    for count in DEMO_SAMPLES:
-        searches = [Recommender.of(c, people.yardstick()) for c, _, _ in people.searches(count, draws)]
-        for rule in RULES:
-            penalties = np.array([search.chosen(rule, limit).penalty for search in searches])
-            shown = np.sort(penalties[:SHOWN])
-            usual = [float(np.median(some)) for some in (shown, penalties)]
-            keep = [some <= 2.0 * median + SMALL for some, median in zip((shown, penalties), usual, strict=True)]
-            cells = [" ".join(f"{penalty:.1f}" for penalty in shown), f"{keep[0].sum()} of {len(shown)}"]
-            every = [f"{usual[1]:.2f}", percent(float(keep[1].mean())), f"{penalties.max():.1f}"]
-            found.append([str(count), _name_of(rule), *cells, *every])
-    return found
-
-
-def _name_of(rule: str | float) -> str:
+def name_of(rule: str | float) -> str:
     return rule if isinstance(rule, str) else f"break price {rule:g}"
 
 
@@ -320,7 +298,7 @@ def by_scores_alone(
     return float(np.mean(again))
 
 
-_HEAD_OF_RULES = " | ".join(f"{_name_of(rule)}: broken, % | penalty" for rule in RULES)
+_HEAD_OF_RULES = " | ".join(f"{name_of(rule)}: broken, % | penalty" for rule in RULES)
 RULES_TITLE = "Rules, means over all limits"
 HEADS = {
     "Bounds on the drop at 95 %": (
@@ -367,10 +345,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"## {title}\n\n{table(['case', 'samples', *head.split(' | ')], tables[title])}"
         for title, head in HEADS.items()
     ]
-    head = ["samples", "rule", "penalties of eight draws", "at most twice their median"]
-    head += ["median of all draws", "at most twice the median, %", "largest"]
-    drawn = demo(min(options.repeats, DEMO_DRAWS))
-    parts.append(f"## The demo, limit of 1 % of float's score\n\n{table(head, drawn)}")
     (options.output / "coverage.md").write_text("\n".join(parts), encoding="utf-8")
 
 
