@@ -22,7 +22,7 @@ from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.domain.recipe import Quantizer
 from autoselect.domain.tensors import TensorSpec
-from autoselect.errors import PreparationError, TrialError
+from autoselect.errors import PreparationError, TrialError, preparing
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes
@@ -106,10 +106,8 @@ def start_calibration(
     pairs = ((with_gaps(sample, inputs), None) for sample in samples)
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
     if fed:
-        try:
+        with preparing("Running the float model with its state fed back failed."):
             pool.call(feed_back, files.root, fed, timeout_seconds=timeout_seconds)
-        except TrialError as exc:
-            raise PreparationError(f"Running the float model with its state fed back failed. {exc}") from exc
         store = SampleStore.open(files.samples("calibration"))
     hashes = {"model": content_hash(loaded.content), "calibration": store.signature}
     if isinstance(integer, bytes):
@@ -188,10 +186,8 @@ def load_float(
         with folder as name:
             out = Path(name)
             arguments = (prepare_jobs.load_float_model, source, out, wishes)
-            try:
+            with preparing("Loading the model failed."):
                 cached_folder(out, what, cache_root, lambda: pool.submit(*arguments, timeout_seconds=timeout_seconds))()
-            except TrialError as exc:
-                raise PreparationError(f"Loading the model failed. {exc}") from exc
             content = (out / "float.tflite").read_bytes()
             notes = json.loads((out / "notes.json").read_text(encoding="utf-8"))
         write_bytes(files.float_model, content)

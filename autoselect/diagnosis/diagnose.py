@@ -32,7 +32,7 @@ from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorPart
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import did_you_mean, listed, some
-from autoselect.errors import DataError, PreparationError, ScoreError, TrialError, UsageError, sentence
+from autoselect.errors import DataError, ScoreError, TrialError, UsageError, preparing, sentence
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool, result_of
 from autoselect.quantize.building.left_out import left_out
@@ -110,11 +110,9 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             listener(Noted(message=note))
         node = None if request.settings.node is None else _node_named(request.settings.node, [n.name for n in nodes])
         _say_what_is_left(desk, prepared)
-        try:
+        with preparing("The diagnosis failed."):
             diagnosed, findings, model_metrics = _measured(desk, started, prepared)
             findings = _ablated(desk, findings)
-        except TrialError as exc:
-            raise PreparationError(f"The diagnosis failed. {exc}") from exc
     return Outcome(
         findings=findings,
         diagnosed=diagnosed,

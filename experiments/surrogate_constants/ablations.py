@@ -64,7 +64,7 @@ MECHANISMS: dict[str, Patches] = {
         (Weight, "of_spread", lambda self, spreads, losses: spreads),
     ],
     "the Gaussian process": [(Surrogate, "_choose_kernel", lambda self, left, noise: None)],
-    "its terms of units, op types and neighbours": [(constants, "TERM_SD", 0.0)],
+    "its terms of units, op types and neighbours": [(constants, f"{n}_SD", 0.0) for n in ("UNIT", "TYPE", "PAIR")],
     "the choice of its scale and length": [(constants, "SCALES", (1.0,)), (constants, "LENGTHS", (0.3,))],
     "the cap": [(constants, "CAPPED", ())],
     "what repairs do to terms": [

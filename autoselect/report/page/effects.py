@@ -12,7 +12,6 @@ Row = dict[str, Any]
 
 _CLASSES = frozenset({"number", "support", "float_right", "right", "agreed"})
 _SAMPLES = frozenset({"index", "group", "sqnr_db", "label", "float_answer", "answer"})
-_SHOWN = 15
 
 
 def class_rows(run: Run) -> list[Row]:
@@ -40,7 +39,7 @@ def class_rows(run: Run) -> list[Row]:
             "gains": one["right"] > one["float_right"],
             "changed": one["support"] - one["agreed"],
         }
-        for one in ordered[:_SHOWN]
+        for one in ordered[:15]
     ]
 
 
@@ -75,4 +74,4 @@ def sample_rows(run: Run) -> list[Row]:
                 "model": row["answer"],
             }
         )
-    return found[:_SHOWN]
+    return found[:15]

@@ -28,7 +28,6 @@ from autoselect.report.tables.model_tables import Row, aligned, clean
 if TYPE_CHECKING:
     import pandas as pd
 
-_GAP = 2
 _ACCUMULATED = "~"
 
 
@@ -106,7 +105,7 @@ def cure_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str, ..
 
 def _needed(rows: Sequence[Row]) -> int:
     """Characters of the columns with a gap after each."""
-    return sum(max(map(len, cells)) + _GAP for cells in zip(*rows, strict=True))
+    return sum(max(map(len, cells)) + 2 for cells in zip(*rows, strict=True))
 
 
 def _chosen(rows: Table, room: int) -> list[Row]:
@@ -116,7 +115,7 @@ def _chosen(rows: Table, room: int) -> list[Row]:
         if not np.isfinite(column(rows, name)).any():
             continue
         cells = (heading, *(_short(number(row.get(name))) for row in rows))
-        room -= _GAP + max(map(len, cells))
+        room -= 2 + max(map(len, cells))
         if room < 0:
             break
         chosen.append(cells)

@@ -23,12 +23,16 @@ TWINS = 0.9
 """Correlation of what the sum leaves over of candidates that differ in their repairs alone."""
 NOISE_SD = 0.08
 """Deviation of log divergences that no term of the Gaussian process explains."""
-TERM_SD = 0.10
-"""Deviation that each term of the Gaussian process gives: of units, of op types, of neighbours on different sides."""
+UNIT_SD = 0.10
+"""Deviation that each unit's term of the Gaussian process gives."""
+TYPE_SD = 0.10
+"""Deviation that each op type's term gives."""
+PAIR_SD = 0.10
+"""Deviation that pairs of neighbours on different sides give."""
 ALIKE_SD = 0.35
 """Deviation of the term that candidates share that are alike."""
 SCALES = (0.5, 1.0, 2.0)
-"""Factors of the two deviations above; the likeliest is taken."""
+"""Factors of the four deviations above; the likeliest is taken."""
 LENGTHS = (0.1, 0.3)
 """Share of the units that differ at which candidates are no longer alike; the likeliest is taken."""
 CAPPED = (0.5, 0.75, 0.9, 1.0)

@@ -255,17 +255,17 @@ class Surrogate:
         unlike = (a @ (1.0 - b).T + (1.0 - a) @ b.T) / count
         centred_a, centred_b = a - 0.5, b - 0.5
         kernel = constants.ALIKE_SD**2 * np.exp(-unlike / self._length)
-        kernel += constants.TERM_SD**2 * centred_a @ centred_b.T
-        kernel += constants.TERM_SD**2 * (centred_a[:, :units] @ self._types) @ (centred_b[:, :units] @ self._types).T
-        kernel += constants.TERM_SD**2 * paired / np.sqrt(max(len(self._pairs), 1))
+        kernel += constants.UNIT_SD**2 * centred_a @ centred_b.T
+        kernel += constants.TYPE_SD**2 * (centred_a[:, :units] @ self._types) @ (centred_b[:, :units] @ self._types).T
+        kernel += constants.PAIR_SD**2 * paired / np.sqrt(max(len(self._pairs), 1))
         return np.asarray(self._scale**2 * kernel)
 
     def _prior_variance(self, rows: np.ndarray) -> np.ndarray:
         centred = rows - 0.5
-        variance = np.full(len(rows), constants.ALIKE_SD**2) + constants.TERM_SD**2 * (centred**2).sum(axis=1)
-        variance += constants.TERM_SD**2 * ((centred[:, : len(self._problem.units)] @ self._types) ** 2).sum(axis=1)
+        variance = np.full(len(rows), constants.ALIKE_SD**2) + constants.UNIT_SD**2 * (centred**2).sum(axis=1)
+        variance += constants.TYPE_SD**2 * ((centred[:, : len(self._problem.units)] @ self._types) ** 2).sum(axis=1)
         if len(self._pairs):
-            variance += constants.TERM_SD**2 * (self._paired(rows) ** 2).sum(axis=1) / np.sqrt(len(self._pairs))
+            variance += constants.PAIR_SD**2 * (self._paired(rows) ** 2).sum(axis=1) / np.sqrt(len(self._pairs))
         return np.asarray(self._scale**2 * variance)
 
     def _paired(self, rows: np.ndarray) -> np.ndarray:
