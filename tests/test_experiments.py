@@ -749,3 +749,68 @@ def test_a_study_grows_is_asked_told_and_read_again(
     (row,) = script(ROOT / "experiments" / "scale" / "large.py").grown(tmp_path / "study.journal", 12, [30])
     assert row[:2] == ("12", "30")
     assert all(float(figure) > 0.0 for figure in row[2:])
+
+
+def test_models_of_strangers_are_taken_in_forecast_and_built_and_each_failure_has_its_reason(
+    study: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = study("strangers")
+    quantized = tmp_path / "quantized.tflite"
+    recipe, calibration = autoselect.Recipe(), embedded.calibration
+    autoselect.build(recipe, model=embedded.model_path(), calibration=calibration, output=quantized)
+    broken = tmp_path / "broken.tflite"
+    broken.write_bytes(b"TFL3")
+    models = [
+        run.published.Published(name=path.stem, packages=("a package==1",), path=path)
+        for path in (embedded.model_path(), quantized, broken)
+    ]
+    monkeypatch.setattr(run.published, "all_models", lambda *_: (models, {"@a/package": "npm is not installed"}))
+    run.main(["--samples", "2", "--recipes", "2", "--cache", str(tmp_path), "--output", str(tmp_path)])
+    found = json.loads((tmp_path / "strangers.json").read_text(encoding="utf-8"))
+    rows = found["models"]
+    assert {name: run.outcome(row) for name, row in rows.items()} == {
+        embedded.model_path().stem: "built",
+        "quantized": "refused at intake",
+        "broken": "refused at intake",
+    }
+    pump = rows[embedded.model_path().stem]
+    assert (pump["exact"], pump["kinds"]) == (2, {"integer": 22})
+    assert run.reason(rows["quantized"])
+    assert found["absent"] == {"@a/package": "npm is not installed"}
+    assert (tmp_path / "table.md").read_text(encoding="utf-8") == run.page(rows, found["absent"])
+
+
+def test_a_model_whose_process_dies_counts_as_failed_where_it_was(
+    study: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = study("strangers")
+    absent = run.published.Published(name="absent", packages=("a==1",), path=tmp_path / "absent.tflite")
+    monkeypatch.setattr(run.published, "all_models", lambda *_: ([absent], {}))
+    with pytest.raises(SystemExit):
+        run.main(["--cache", str(tmp_path), "--output", str(tmp_path)])
+    row = json.loads((tmp_path / "strangers.json").read_text(encoding="utf-8"))["models"]["absent"]
+    assert run.outcome(row) == "fails at start"
+    assert "FileNotFoundError" in run.reason(row)
+
+
+def test_what_a_peer_gives_is_read_with_its_time_once_and_why_it_failed(
+    script: Callable[[Path], ModuleType], tmp_path: Path
+) -> None:
+    compare = script(ROOT / "experiments" / "peers" / "compare.py")
+    writes = "import sys, pathlib; pathlib.Path(sys.argv[2]).write_text('{\"samples_run\": 7}'); sum(range(10**6))"
+    way = compare.Way(tool="a tool", way="a way", command=[sys.executable, "-c", writes])
+    said = compare.performed(way, tmp_path)
+    assert said["samples_run"] == 7
+    assert said["cpu_seconds"] > 0.0
+    fails = dataclasses.replace(way, command=[sys.executable, "-c", "raise SystemExit('no such recipe')"])
+    assert compare.performed(fails, tmp_path) == said
+    assert compare.performed(fails, tmp_path / "other")["failed"] == "no such recipe"
+
+
+def test_a_stand_in_leaves_the_nodes_out_that_a_peer_leaves_out(script: Callable[[Path], ModuleType]) -> None:
+    compare = script(ROOT / "experiments" / "peers" / "compare.py")
+    nodes = [("CONV_2D", "first"), ("RESHAPE", "flat"), ("FULLY_CONNECTED", "last"), ("SOFTMAX", "out")]
+    recipe = compare.stand_in("NNCF", nodes, [True, False])
+    assert (recipe.denylisted_nodes, recipe.fallback, recipe.repairs) == (frozenset({"last"}), "float", ("bias",))
+    with pytest.raises(ValueError, match="shorter"):
+        compare.stand_in("AIMET", nodes, [True])

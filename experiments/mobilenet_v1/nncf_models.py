@@ -21,7 +21,7 @@ import loaders  # noqa: E402 - found by the path above
 import run as aware  # noqa: E402
 
 MODEL = loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite"
-QUANTIZED = (*aware.WEIGHTED, "ReduceMean")
+QUANTIZED = (*aware.WEIGHTED, "ReduceMean", "AvgPool")
 """Types of ops that NNCF quantizes here; each has its op in the TensorFlow Lite file, in the same order."""
 Made = tuple[ov.Model, dict[str, Any]]
 
@@ -41,7 +41,15 @@ def makers(
         )
         yield name, None, partial(aware.timed, plain)
     for limit in limits:
-        loop = partial(aware.controlled, MODEL, search, per_channel=per_channel, rank_by="hits", max_drop=limit)
+        loop = partial(
+            aware.controlled,
+            MODEL,
+            aware.calibration(),
+            search,
+            per_channel=per_channel,
+            rank_by="hits",
+            max_drop=limit,
+        )
         yield "accuracy-aware", limit, lambda loop=loop: loop()[:2]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,19 +18,13 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "search_benchmark")]
 import bench  # noqa: E402 - found by the path above
 import loaders  # noqa: E402
-import regret  # noqa: E402
-import unseen  # noqa: E402
 from cases import BenchmarkCase  # noqa: E402
 from judge import Judge, Judged  # noqa: E402
 from peers import Peer, litert_models, nncf_models  # noqa: E402
+from searched import Searched, recipe_of, searched  # noqa: E402
 from show import LIMITS, UNLIKE, draw, table_of  # noqa: E402
 
 import autoselect  # noqa: E402
-from autoselect.domain.quantities import METRIC, objectives_of  # noqa: E402
-from autoselect.runs.records import TrialRecord, distinct, scores_of  # noqa: E402
-from autoselect.scoring.metrics import make_metric  # noqa: E402
-from autoselect.study.finishing.certainty import link_of, standings_of  # noqa: E402
-from autoselect.study.finishing.front_members import front_of  # noqa: E402
 
 RESULTS = HERE / "results"
 _MODEL = loaders.IMAGENET / "mobilenet_v1_025_224_float.tflite"
@@ -62,48 +55,9 @@ FIXED = ("greedy", "prefix")
 """Samplers that draw nothing, so that they need one seed."""
 DRAWN = (DEFAULT, "autoselect, int8 or float", "greedy (AIMET, NNCF)", "prefix (SeQTO)")
 """Searches whose candidates are on the plot."""
-ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Searched:
-    """A finished run."""
-
-    run: autoselect.Run
-    records: list[TrialRecord]
-    evaluations: float
-    seconds: float
-    direction: Any
-
-    def least(self, limit: float) -> TrialRecord | None:
-        """The candidate of least penalty that keeps the limit on the search samples."""
-        kept = [r for r in self.records if r.scores and r.scores.drop <= limit + ROUNDING]
-        return min(kept, key=lambda r: (r.scores.penalty, r.scores.size_bytes, r.scores.drop), default=None)
-
-    def recommended(self, limit: float) -> TrialRecord:
-        """What a search recommends for a limit: what the search samples prove, or come closest to a proof of."""
-        score = self.run.summary["references"]["float"][self.run.manifest["metric"]["name"]]
-        yardstick = regret.yardstick_of(self.run, self.direction, limit / score)
-        known = [replace(r, violations={}) for r in self.records if r.scores]
-        link = link_of(scores_of(distinct(known)))
-        objectives = objectives_of((METRIC, "size", "penalty"), self.run.manifest["metric"]["name"], self.direction)
-        front, _ = front_of(known, objectives, yardstick, link)
-        chosen = yardstick.rule.recommended(standings_of(front, link))
-        return next(r for r in front if r.id == chosen.id)
-
-    def curve(self, sampler: str) -> list[TrialRecord]:
-        """A fixed ranking from its first step to its last; else what none with as few float ops is closer to float."""
-        if sampler == "prefix":
-            return [r for r in self.records if r.recipe and r.origin in ("baseline:fiq", sampler)]
-        best: list[TrialRecord] = []
-        known = [r for r in self.records if r.scores]
-        for record in sorted(known, key=lambda r: (r.scores.float_ops, -r.scores.sqnr_db)):
-            if not best or record.scores.sqnr_db > best[-1].scores.sqnr_db:
-                best.append(record)
-        return best
-
-
-def searched(case: BenchmarkCase, sampler: str, options: argparse.Namespace) -> list[Searched]:
+def searched_by(case: BenchmarkCase, sampler: str, options: argparse.Namespace) -> list[Searched]:
     """The runs of all seeds; whole ones are used again."""
     found = []
     for seed in range(1 if sampler in FIXED else options.seeds):
@@ -112,24 +66,8 @@ def searched(case: BenchmarkCase, sampler: str, options: argparse.Namespace) -> 
             begun = time.perf_counter()
             bench.perform(task)
             print(f"{case.name}, {sampler}, seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
-        run, records = autoselect.load_run(task.folder), unseen.records_of(task.folder)
-        note = json.loads((task.folder / bench.FINISHED).read_text(encoding="utf-8"))
-        found.append(
-            Searched(
-                run=run,
-                records=records,
-                evaluations=float(regret.spent(records, note)[-1]),
-                seconds=note["seconds"],
-                direction=make_metric(case.metric).direction,
-            )
-        )
+        found.append(searched(task))
     return found
-
-
-def recipe_of(record: TrialRecord) -> autoselect.Recipe:
-    """Of a trial that has one."""
-    assert record.recipe is not None
-    return record.recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +152,7 @@ def share_rows(curve: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def measured(mode: str, options: argparse.Namespace) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of models and of the plot in this mode."""
     case = CASES[mode]
-    runs = {tool: searched(case, sampler, options) for tool, sampler in SEARCHES.items()}
+    runs = {tool: searched_by(case, sampler, options) for tool, sampler in SEARCHES.items()}
     every = [found for tool, of_tool in runs.items() for found in found_by(tool, of_tool)]
     drawn = {tool: [recipe_of(r) for r in runs[tool][0].curve(SEARCHES[tool])] for tool in DRAWN}
     with autoselect.keep_workers(1):

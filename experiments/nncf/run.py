@@ -165,7 +165,7 @@ def settings(*, per_channel: bool) -> AdvancedQuantizationParameters:
 
 
 def controlled(
-    path: Path, search: Part, *, per_channel: bool, rank_by: str, max_drop: float
+    path: Path, calibrated_with: nncf.Dataset, search: Part, *, per_channel: bool, rank_by: str, max_drop: float
 ) -> tuple[ov.Model, dict[str, Any], list[str]]:
     """The model of the accuracy-aware loop, what the loop says of it, and the loop's log."""
     pairs = list(zip(search.images, search.labels, strict=True))
@@ -174,7 +174,7 @@ def controlled(
     model, times = timed(
         lambda: nncf.quantize_with_accuracy_control(
             ov.Core().read_model(path),
-            calibration_dataset=calibration(),
+            calibration_dataset=calibrated_with,
             validation_dataset=nncf.Dataset(pairs, validation.image_of),
             validation_fn=validation,
             max_drop=max_drop,
@@ -184,7 +184,8 @@ def controlled(
     logging.getLogger("nncf").removeHandler(log)
     reverted, revertible = log.counts()
     said = {"reverted": reverted, "revertible": revertible, "met_limit": log.met_limit()}
-    return model, {**times, "evaluations": round(validation.images_run / len(pairs), 2), **said}, log.lines
+    ran = {"evaluations": round(validation.images_run / len(pairs), 2), "images_run": validation.images_run}
+    return model, {**times, **ran, **said}, log.lines
 
 
 def calibration() -> nncf.Dataset:
@@ -206,9 +207,8 @@ def rows_of(options: argparse.Namespace) -> list[dict[str, Any]]:
     plain, plain_times = timed(
         lambda: nncf.quantize(core.read_model(path), calibration(), advanced_parameters=advanced)
     )
-    aware, said, lines = controlled(
-        path, parts["search"], per_channel=options.per_channel, rank_by=options.rank_by, max_drop=options.max_drop
-    )
+    told = {"per_channel": options.per_channel, "rank_by": options.rank_by, "max_drop": options.max_drop}
+    aware, said, lines = controlled(path, calibration(), parts["search"], **told)
     (options.output / f"nncf_{options.name}.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = [measured(n, m, core, parts) for n, m in (("float", model), ("plain", plain), ("accuracy-aware", aware))]
     found[1] |= plain_times
@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     rows = rows_of(options)
     with (options.output / f"nncf_{options.name}.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
     versions = {name: importlib.metadata.version(name) for name in ("nncf", "openvino", "numpy", "pillow")}
