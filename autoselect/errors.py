@@ -30,7 +30,11 @@ Every message says what was expected, what came, and what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import contextlib
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EXIT_NOTHING_FEASIBLE = 10
 EXIT_INTERRUPTED = 130
@@ -146,6 +150,22 @@ class WorkerDied(TrialError):
     """The process of this candidate was killed, crashed or took too long."""
 
     kind = "worker"
+
+
+@contextlib.contextmanager
+def preparing(what: str) -> Iterator[None]:
+    """What fails inside is no trial: the rest needs it, so the command ends.
+
+    Args:
+        what: The first sentence of the message, which says what failed.
+
+    Raises:
+        PreparationError: In place of a :class:`TrialError`.
+    """
+    try:
+        yield
+    except TrialError as exc:
+        raise PreparationError(f"{what} {exc}") from exc
 
 
 def first_line(exc: BaseException) -> str:

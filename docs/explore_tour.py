@@ -1,8 +1,9 @@
 """Remakes the tour of `autoselect explore`: its pictures, and the table of "A model by hand".
 
 `python docs/explore_tour.py` searches the demo, serves its page, does in a browser what the tutorial says, and writes
-`docs/images/explore_*.png` and the table into `docs/explore-by-hand.md`. With names of folders of runs of the demo it
-only does the steps, and prints the table of each. It needs Chromium and Playwright.
+the film `docs/images/explore_*` and the table into `docs/explore-by-hand.md`. The film has each picture in both widths
+and both colour schemes. With names of folders of runs of the demo it only does the steps, and prints the table of each.
+It needs Chromium and Playwright.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -35,6 +36,14 @@ KNOWN = {"normalization": 2, "filterbank": 1, "energy": 4}
 REPAIRS = ("bias", "equalization", "ranges-moving-average")
 """Those that the search of the demo tries together."""
 SECONDS = 300
+Scheme = Literal["light", "dark"]
+FILM: Mapping[tuple[int, int, Scheme], str] = {
+    (1440, 900, "light"): "explore_{}.png",
+    (1440, 900, "dark"): "explore_{}_dark.webp",
+    (820, 1180, "light"): "explore_{}_820.webp",
+    (820, 1180, "dark"): "explore_{}_820_dark.webp",
+}
+"""Names of the pictures by width, height and colour scheme; the page is used in the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +124,31 @@ def table(steps: list[Step]) -> str:
     return "\n".join([head, "|---|---|---|---|---|---|", *rows])
 
 
-def keep(page: Page, name: str) -> None:
-    """Write a picture, of few colours so that it is small."""
+def keep(page: Page, number: str) -> None:
+    """Write a picture of the film at each width and in each colour scheme, and leave the page as it was."""
+    is_asking = page.locator("#menu").is_visible()
+    for (width, height, scheme), name in FILM.items():
+        show(page, width, height, scheme)
+        page.evaluate(f"scrollTo(0, {'document.body.scrollHeight' if number in '45' else '0'})")
+        if is_asking and page.locator("#menu").is_hidden():  # The page closes it if its width changes.
+            page.locator("#canvas .op[tabindex='0']").press("Enter")
+        page.wait_for_timeout(600)
+        write_bytes(PAGES / "images" / name.format(number), small(page.screenshot(), name.rpartition(".")[2]))
+    show(page, *next(iter(FILM)))
+
+
+def show(page: Page, width: int, height: int, scheme: Scheme) -> None:
+    """Give the page a size and a colour scheme, and time to draw itself."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_timeout(300)
+
+
+def small(screenshot: bytes, kind: str) -> bytes:
+    """The picture with few colours, without loss beyond that."""
     from PIL import Image
 
-    page.evaluate(f"scrollTo(0, {'document.body.scrollHeight' if name in '45' else '0'})")
-    page.wait_for_timeout(600)
-    shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    shot = Image.open(io.BytesIO(screenshot)).convert("RGB")
     flat = np.asarray(shot).reshape(-1, 3)
     colours, indices, counts = np.unique(flat, axis=0, return_inverse=True, return_counts=True)
     common = colours[np.argsort(-counts)[:256]].astype(int)
@@ -129,8 +156,11 @@ def keep(page: Page, name: str) -> None:
     picture = Image.fromarray(nearest[indices].reshape(shot.height, shot.width), "P")
     picture.putpalette(common.ravel().tolist())
     content = io.BytesIO()
-    picture.save(content, "PNG", optimize=True)
-    write_bytes(PAGES / "images" / f"explore_{name}.png", content.getvalue())
+    if kind == "png":
+        picture.save(content, "PNG", optimize=True)
+    else:
+        picture.convert("RGB").save(content, "WEBP", lossless=True, quality=100, method=6)
+    return content.getvalue()
 
 
 def tour(folder: Path, pictures: bool) -> list[Step]:
@@ -140,7 +170,8 @@ def tour(folder: Path, pictures: bool) -> list[Step]:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with autoselect.load_run(folder).explore(browser=False) as served, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page = browser.new_page()
+        show(page, *next(iter(FILM)))
         page.goto(served.url)
         settled(page)
         steps = list(by_hand(page, (lambda name: keep(page, name)) if pictures else lambda name: None))

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from reviewing import AGAIN, PAGE, Reviewed
 
 from autoselect.isolation import pool as pool_module
 from autoselect.isolation.pool import Lease, WorkerPool, shared
@@ -40,6 +41,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow, quick = ([i for i in items if bool(i.get_closest_marker("slow")) is which] for which in (True, False))
     ends = [len(quick) * n // workers for n in range(workers + 1)]
     items[:] = [i for n in range(workers) for i in (*slow[n::workers], *quick[ends[n] : ends[n + 1]])]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(AGAIN, action="store_true", help=f"write the texts of {PAGE} anew; in one process")
+
+
+@pytest.fixture
+def reviewed(request: pytest.FixtureRequest) -> Reviewed:
+    """Compares a text with the one of its kind that a person has read."""
+    return Reviewed(page=request.path.with_name(PAGE), is_rewritten=request.config.getoption(AGAIN))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from autoselect.cases.ingredients import LIVE
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.domain.tensors import free_name
-from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError
+from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError, preparing
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool
 from autoselect.runs.files import write_bytes
@@ -117,7 +117,7 @@ def score_models(
     with _bench(models, contents, reference) as bench:
         _write_samples(bench, evaluation, chosen)
         if reference is not None:
-            with _preparing("The float model"):
+            with preparing("The float model could not be scored."):
                 bench.pool.call(prepare_jobs.run_reference, bench.files.root, _PART)
         base = None
         if bench.reference is not None and not chosen.needs_reference:
@@ -128,7 +128,7 @@ def score_models(
 def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes, base: float | None = None) -> Score:
     """Score one model in the float model's place, where a metric's own failure is told as such."""
     write_bytes(bench.files.float_model, content)
-    with _preparing(f"The model {_name(model)}"):
+    with preparing(f"The model {_name(model)} could not be scored."):
         described = bench.pool.call(build_jobs.describe_float, bench.files.root)
         scored = bench.pool.call(score_jobs.score, bench.files.root, FLOAT, _PART, True)
     return Score(
@@ -143,14 +143,6 @@ def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes, bas
         **_without_off_chip(described.fragmentation),
         warnings=list(bench.warnings),
     )
-
-
-@contextlib.contextmanager
-def _preparing(subject: str) -> Iterator[None]:
-    try:
-        yield
-    except TrialError as exc:
-        raise PreparationError(f"{subject} could not be scored. {exc}") from exc
 
 
 @explained

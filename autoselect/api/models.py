@@ -26,7 +26,7 @@ from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
-from autoselect.errors import ModelError, PreparationError, RecipeError, TrialError, UsageError, sentence
+from autoselect.errors import ModelError, PreparationError, RecipeError, UsageError, preparing, sentence
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.preparing import converter
@@ -106,13 +106,11 @@ def build(
             left_out(chosen, prepared.layers.nodes, prepared.graph)  # Names that are no nodes are told of here.
             said = make_settings(target=target, exact_rewrites=exact_rewrites, compiling=False)
             preparation.write_scoring(files, None, None, settle(said, Facts()), root)
-            try:
+            with preparing("The recipe could not be built."):
                 reply = pool.call(build_jobs.build, files.root, chosen.to_json())
                 wide: tuple[str, ...] = ()
                 if chosen.int16_nodes:
                     wide = pool.call(prepare_jobs.int16_proof, files.root, chosen.per_channel).remarks
-            except TrialError as exc:
-                raise PreparationError(f"The recipe could not be built. {exc}") from exc
         write_bytes(Path(output), files.candidate(reply.sha256).read_bytes())
     return Built(
         path=str(output),

@@ -16,7 +16,6 @@ from autoselect.cases.shared_settings import Settings, SharedSettings
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., object])
-_WIDTH = 100
 
 
 def takes(
@@ -89,5 +88,5 @@ def explained(function: _Function, kind: type[SharedSettings] = SearchSettings) 
 
 
 def _sentences(name: str, kind: type[SharedSettings]) -> str:
-    text = textwrap.fill(f"{name}: {told_of(name, kind, in_python=True)}", _WIDTH, break_on_hyphens=False)
+    text = textwrap.fill(f"{name}: {told_of(name, kind, in_python=True)}", 100, break_on_hyphens=False)
     return textwrap.indent(text.replace("\n", "\n    "), "    ")

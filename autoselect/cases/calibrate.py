@@ -22,7 +22,7 @@ from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.domain.recipe import Quantizer
 from autoselect.domain.tensors import TensorSpec
-from autoselect.errors import PreparationError, TrialError
+from autoselect.errors import PreparationError, TrialError, preparing
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes
@@ -34,9 +34,6 @@ from autoselect.sources.wishes import NO_WISHES, FreeSizes, Wishes, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile
-
-_FORMAT = 1
-"""Raised whenever what is kept of a source that was converted or run, or how it is made, changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +106,8 @@ def start_calibration(
     pairs = ((with_gaps(sample, inputs), None) for sample in samples)
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
     if fed:
-        try:
+        with preparing("Running the float model with its state fed back failed."):
             pool.call(feed_back, files.root, fed, timeout_seconds=timeout_seconds)
-        except TrialError as exc:
-            raise PreparationError(f"Running the float model with its state fed back failed. {exc}") from exc
         store = SampleStore.open(files.samples("calibration"))
     hashes = {"model": content_hash(loaded.content), "calibration": store.signature}
     if isinstance(integer, bytes):
@@ -179,7 +174,8 @@ def load_float(
             write_bytes(files.float_model, found.content)
             return found
         what = {
-            "what": f"float model of a source, format {_FORMAT}",
+            # The number is raised whenever what is kept of a source, or how it is made, changes.
+            "what": "float model of a source, format 1",
             "source": cache.digest_of(source),
             "wishes": wishes,
             "versions": versions(further=("keras", "tf-keras")),
@@ -190,10 +186,8 @@ def load_float(
         with folder as name:
             out = Path(name)
             arguments = (prepare_jobs.load_float_model, source, out, wishes)
-            try:
+            with preparing("Loading the model failed."):
                 cached_folder(out, what, cache_root, lambda: pool.submit(*arguments, timeout_seconds=timeout_seconds))()
-            except TrialError as exc:
-                raise PreparationError(f"Loading the model failed. {exc}") from exc
             content = (out / "float.tflite").read_bytes()
             notes = json.loads((out / "notes.json").read_text(encoding="utf-8"))
         write_bytes(files.float_model, content)

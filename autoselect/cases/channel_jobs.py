@@ -25,8 +25,6 @@ from autoselect.scoring.channel_groups import powers, short_of_steps
 from autoselect.scoring.metric_base import in_reals
 
 _SAMPLES = 32
-_FEWEST_FOR_TAIL = 100
-"""A worst hundredth of the samples exists from this count on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +95,16 @@ def tail(root: Path, sha256: str) -> Tail | None:
     Raises:
         ScoreError: If the interpreter refuses a candidate that must run again.
     """
+    # A worst hundredth of the samples exists from this count on.
+    fewest_for_tail = 100
     case = open_case(root)
     path = case.files.fidelity_rows(sha256)
     if not path.exists() and case.reference("search") is not None and case.scoring.evaluator is None:
         score(root, sha256, "search", False)  # A run that goes on knows the score, not what it was made of.
     decibels = np.sort(np.load(path)[:, 0]) if path.exists() else np.empty(0)
-    if len(decibels) < _FEWEST_FOR_TAIL:
+    if len(decibels) < fewest_for_tail:
         return None
-    count = len(decibels) // _FEWEST_FOR_TAIL
+    count = len(decibels) // fewest_for_tail
     return Tail(count=count, worst_db=float(decibels[:count].mean()), mean_db=float(decibels.mean()))
 
 

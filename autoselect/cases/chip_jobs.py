@@ -43,11 +43,6 @@ MIXES = 12
 that none of these does is below 1 %."""
 EMULATED_MACS = 4 * 10**9
 """Multiply-accumulates for which a model is emulated: about ten seconds on one core."""
-_FEWEST_EMULATED = 8
-_CLEAR = 2.0
-"""Standard errors of a loss that is more than noise."""
-_MOST_COMPARED = 100
-"""Samples of which the classes are compared: the CPU has to run them once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +99,8 @@ class Emulated:
 
         Few samples prove little, but a collapse on them is none the less to be told.
         """
-        is_noise = self.lost <= _CLEAR * self.lost_noise  # NaN is no noise.
+        # A loss of more than two standard errors is more than noise.
+        is_noise = self.lost <= 2.0 * self.lost_noise  # NaN is no noise.
         return self.low > 0.0 or self.high < 0.0 or (self.lost > allowed_drop and not is_noise)
 
 
@@ -330,7 +326,8 @@ def _agreement(case: OpenCase, on_cpu: Running, numbers: Sequence[int], classes:
     metric, seen, store = case.scoring.metric, list[np.ndarray](), case.part("search")
     if metric is None or not classes:
         return math.nan
-    for number in numbers[:_MOST_COMPARED]:
+    # Classes are compared on the first samples alone: the CPU has to run them once more.
+    for number in numbers[:100]:
         _run(on_cpu, metric, seen, store.inputs(number))
     return float(np.mean([np.array_equal(one, other) for one, other in zip(classes, seen, strict=False)]))
 
@@ -346,7 +343,7 @@ def _run(runner: Running, metric: Metric, classes: list[np.ndarray], inputs: Map
 def _numbers(case: OpenCase, most: int | None) -> Sequence[int]:
     """Which search samples are emulated: all, or as many as are affordable, drawn at random and always the same."""
     affordable = EMULATED_MACS // max(sum(op.macs for op in case.prepared.graph.ops), 1)
-    return spread_rows(len(case.part("search")), most or max(affordable, _FEWEST_EMULATED))
+    return spread_rows(len(case.part("search")), most or max(affordable, 8))
 
 
 def _compared(

@@ -21,14 +21,6 @@ from autoselect.tflite.runner import Runner
 
 _FAR = 0.05
 """A sample counts if it lies beyond a range by more than this share of it."""
-_RARE = 0.01
-"""A smaller share of the samples is not worth a word."""
-_FAR_INSIDE = 0.1
-"""A value of a node counts as beyond its range if it lies beyond by more than this share of it."""
-_WATCHED_MACS = 10**11
-"""Multiply-accumulates that are spent on watching nodes, for which the model runs on plain kernels: a minute or two.
-Nodes may leave their ranges where no output does. So a quarter of the 1,000 samples of a net with heavy tails was too
-few: the search recommended penalties of 41 and 61, and with all of them 18 and 20."""
 
 _Judged = list[tuple[str, Range, np.ndarray]]
 """Inputs or outputs: the key, what integers hold, and the ends on each sample, shape (n_samples, 2)."""
@@ -92,7 +84,10 @@ def clipped_nodes(root: Path) -> list[str]:
         return []
     model = case.prepared.calibrated.file.model
     ops, tensors = reader.read_graph(model).ops, model.subgraphs[0].tensors
-    count = max(_WATCHED_MACS // max(sum(op.macs for op in ops), 1), 1)
+    # Multiply-accumulates that are spent on watching nodes, for which the model runs on plain kernels: a minute or
+    # two. Nodes may leave their ranges where no output does. So a quarter of the 1,000 samples of a net with heavy
+    # tails was too few: the search recommended penalties of 41 and 61, and with all of them 18 and 20.
+    count = max(10**11 // max(sum(op.macs for op in ops), 1), 1)
     chosen = np.argsort(-furthest, kind="stable")[:count].tolist()
     nodes = [node for node in case.prepared.layers.nodes if node.op_type not in FIXED_SCALE_OPS]
     watched = {output: node.name for node in nodes for output in ops[node.index].outputs}
@@ -102,7 +97,8 @@ def clipped_nodes(root: Path) -> list[str]:
     for index, values in runner.watch((samples.inputs(i) for i in chosen), limits):
         least, most = limits[index]
         ends = np.array([[values.min(), values.max()]])
-        if _beyond(ends, least, most)[0] > _FAR_INSIDE * (most - least):
+        # A value of a node counts as beyond its range if it lies beyond by more than this share of it.
+        if _beyond(ends, least, most)[0] > 0.1 * (most - least):
             names.add(watched[index])
     return sorted(names)
 
@@ -112,7 +108,8 @@ def _told(side: str, judged: _Judged, where: str) -> list[str]:
     for name, (least, most), rows in judged:
         margin = _FAR * (most - least)
         count = int(np.count_nonzero(_beyond(rows, least, most) > margin))
-        if count > _RARE * len(rows):
+        # A smaller share of the samples is not worth a word.
+        if count > 0.01 * len(rows):
             clipped.append(
                 f"{side} {name!r} is beyond on {count} of {len(rows)} {where} (it has {rows.min():.3g} to "
                 f"{rows.max():.3g}, integers hold {least:.3g} to {most:.3g})"

@@ -181,12 +181,9 @@ def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler
     """The key of a kept answer: the question, the bytes, the versions, and what of the target the answer depends on."""
     processors = (target.accelerator, target.host)
     prices = (*processors, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
-    made_of = (_FORMAT, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
+    # Format of the kept files; it is raised if they say something else than before.
+    made_of = (4, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
-
-
-_FORMAT = 4
-"""Format of the kept files; it is raised if they say something else than before."""
 
 
 def _text_of(value: object) -> str:

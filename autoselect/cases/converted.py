@@ -26,8 +26,6 @@ from autoselect.sources.converters.proof import Layout, Proof, prove
 from autoselect.sources.tflite_files import FloatModel, from_bytes
 from autoselect.sources.wishes import NO_WISHES, Wishes, sizes_of
 
-_FORMAT = 1
-"""Raised whenever what is kept of a conversion, or how it is made, changes."""
 _SAMPLES = 4
 """On which source and converted model are compared."""
 _KEPT = "-kat"
@@ -120,7 +118,8 @@ def _converted(
     sizes = sizes_of(described.inputs, wishes.shapes)
     samples, are_drawn = _samples(described.specs(sizes), given)
     what = {
-        "what": f"converted model, format {_FORMAT}",
+        # The number is raised whenever what is kept of a conversion, or how it is made, changes.
+        "what": "converted model, format 1",
         "source": described.digest,
         "sizes": sizes,
         "versions": described.versions,

@@ -17,8 +17,6 @@ from autoselect.tflite.tflite_file import TfliteFile
 
 MOST_SAMPLES = 8
 """Samples on which the parts of errors are measured: powers over all values settle soon."""
-_MOST_VALUES = 10**8
-"""Most values of all outputs of all nodes on all samples: each is rounded some ten times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,4 +73,5 @@ def cured(root: Path, recipe_json: str, int16: bool) -> dict[str, Cured]:
 def _sample_count(case: OpenCase) -> int:
     graph = case.prepared.graph
     values = sum(graph.tensors[tensor].size_bytes // 4 for op in graph.ops for tensor in op.outputs)
-    return max(min(MOST_SAMPLES, len(case.samples("calibration")), _MOST_VALUES // max(values, 1)), 1)
+    # Most values of all outputs of all nodes on all samples: each is rounded some ten times.
+    return max(min(MOST_SAMPLES, len(case.samples("calibration")), 10**8 // max(values, 1)), 1)

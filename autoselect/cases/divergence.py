@@ -23,14 +23,10 @@ Run = Callable[[Mapping[str, np.ndarray]], Outputs]
 
 _FEWEST = 4
 """Samples that tell how sure a mean is."""
-_SURE = 3.0
-"""Standard errors beyond which a mean over so few samples is without doubt."""
 _NO_ERROR = 1e-12
 """A share of error below which a sample counts as right."""
 _CLOSENESS_SAMPLES = 32
 _FEWEST_ON_KERNELS = 4
-_MACS_ON_KERNELS = 3_000_000_000
-"""About six seconds of LiteRT's 16-bit convolutions."""
 _NOTHING = 1e-20
 """A share of error below which outputs count as equal: 200 dB."""
 _RUINED = 1.0 / _NOTHING
@@ -160,7 +156,8 @@ def _is_hopeless(
     if np.count_nonzero(np.abs(apart) > _NO_ERROR) < _FEWEST:
         return False
     excess = apart - math.log(worth)
-    return bool(excess.mean() > _SURE * excess.std(ddof=1) / math.sqrt(len(excess)))
+    # Three standard errors: a mean over so few samples is then without doubt.
+    return bool(excess.mean() > 3.0 * excess.std(ddof=1) / math.sqrt(len(excess)))
 
 
 def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], within: float = 0.0) -> list[float]:
@@ -251,7 +248,8 @@ def runs_on_kernels(members: int, macs: int) -> int:
 
 
 def _samples_on_kernels(macs: int) -> int:
-    return max(min(_MACS_ON_KERNELS // macs, _CLOSENESS_SAMPLES), _FEWEST_ON_KERNELS)
+    # About six seconds of LiteRT's 16-bit convolutions.
+    return max(min(3_000_000_000 // macs, _CLOSENESS_SAMPLES), _FEWEST_ON_KERNELS)
 
 
 def _decibels(outputs: Sequence[Outputs], expected: Sequence[Outputs]) -> float:

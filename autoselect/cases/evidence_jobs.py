@@ -18,8 +18,6 @@ from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
 from autoselect.scoring.paired import PairedDrop
 
-_RESAMPLES = 100
-
 
 def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) -> PairedDrop | None:
     """What a scored candidate loses against float on a part; None with an evaluator that returns one number.
@@ -68,7 +66,7 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
         theirs = _rows(case, FLOAT, "search")
         drops = [
             pairs.resampled_drops(
-                metric, _rows(case, key, "search"), theirs, resamples=_RESAMPLES, groups=case.groups("search")
+                metric, _rows(case, key, "search"), theirs, resamples=100, groups=case.groups("search")
             )
             for key in candidates
         ]

@@ -29,9 +29,6 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target, target_hash
 
-_COMPILER_SHARE = 0.8
-"""Share of a job's time limit that the compiler has. It is stopped first, so that the trial says what took too long."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -130,7 +127,9 @@ def write_scoring(
     if target.asks_compiler or (chosen.compiling and target.compiler is not None):
         compiling = Compiling(
             cache_root=None if cache_root is None else cache_root / "compiled",
-            timeout_seconds=_COMPILER_SHARE * chosen.trial_timeout,
+            # Share of a job's time limit that the compiler has. It is stopped first, so that the trial says what took
+            # too long.
+            timeout_seconds=0.8 * chosen.trial_timeout,
             each=not target.asks_compiler or "ddr_bytes" in chosen.cost_columns,
         )
     fidelity = make_metric("sqnr_db", output=metric.output if metric else None)

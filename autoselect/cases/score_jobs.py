@@ -28,9 +28,6 @@ from autoselect.tflite.runner import Runner, Running
 
 _UNKNOWN = np.zeros((0, 1))
 
-_MAX_KEPT_ROW = 4096
-"""Evidence rows wider than this are not kept for the noise of the picks."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreReply:
@@ -262,7 +259,8 @@ def _closeness(decibels: np.ndarray) -> dict[str, float]:
 
 
 def _keep_rows(files: CaseFiles, sha256: str, part: str, rows: np.ndarray, closeness: Sequence[np.ndarray]) -> None:
-    if rows.shape[1] <= _MAX_KEPT_ROW:
+    # Evidence rows wider than this are not kept for the noise of the picks.
+    if rows.shape[1] <= 4096:
         _write_array(files.rows(sha256, part), rows)
     for fidelity_rows in closeness:
         _write_array(files.fidelity_rows(sha256, part), fidelity_rows)

@@ -22,8 +22,6 @@ from autoselect.scoring.metric_base import Metric
 
 PARTS = ("search", "heldout")
 _TOLD = {"search": "search", "heldout": "held-out"}
-_FEW_GROUPS = 20
-"""With fewer groups a single other one may change the score by more than the drop that most users allow."""
 
 
 def prepare_samples(
@@ -94,13 +92,15 @@ def _overlapping(parts: Mapping[str, SampleStore]) -> list[str]:
 
 def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
     """A warning where the samples are those of few speakers, subjects or recordings."""
+    # With fewer groups a single other one may change the score by more than the drop that most users allow.
+    few_groups = 20
     counts = {part: len(set(store.groups)) for part, store in parts.items() if store.groups is not None}
-    if min(counts.values(), default=_FEW_GROUPS) >= _FEW_GROUPS:
+    if min(counts.values(), default=few_groups) >= few_groups:
         return []
     told = " and ".join(f"{count} groups of {_TOLD[part]} samples" for part, count in counts.items())
     return [
         f"There are only {told}. Samples of a group are not independent of each other, so intervals and bounds are "
-        f"over groups, and wide with so few. Bring at least {_FEW_GROUPS} groups for each part."
+        f"over groups, and wide with so few. Bring at least {few_groups} groups for each part."
     ]
 
 

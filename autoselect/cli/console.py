@@ -53,11 +53,6 @@ class Time(ProgressColumn):
         return Text(text, style="progress.elapsed", no_wrap=True)
 
 
-_FAILURES_SHOWN = 3
-_BAR_WIDTH = 8
-_UNEXPECTED_EXIT = 1
-
-
 def out() -> Console:
     """The stream of results."""
     from rich.console import Console
@@ -92,7 +87,7 @@ def reported(*, debug: bool) -> Iterator[None]:
     except Exception as exc:  # the last line of defence; nothing is decided here
         hint = "" if debug else " --debug shows the traceback."
         _complain(f"Error: {type(exc).__name__}: {exc}. This is a bug, please report it.{hint}", debug=debug)
-        raise typer.Exit(_UNEXPECTED_EXIT) from exc
+        raise typer.Exit(1) from exc
 
 
 def _complain(message: str, *, debug: bool) -> None:
@@ -217,7 +212,7 @@ def _bars(console: Console) -> Progress:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     text, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}", style="dim")
-    bar = BarColumn(bar_width=_BAR_WIDTH)
+    bar = BarColumn(bar_width=8)
     return Progress(SpinnerColumn(finished_text="✓"), text, bar, Count(), Time(), note, console=console)
 
 
@@ -282,7 +277,8 @@ class Watcher:
             self._progress.update(self._stage, completed=self._tally.done, note=self._tally.note())
 
     def _show_failure(self, event: TrialFinished) -> None:
+        failures_shown = 3
         failed = self._tally.failed
-        if self._progress is not None and failed <= _FAILURES_SHOWN:
-            more = " Further failures are listed in trials.csv." if failed == _FAILURES_SHOWN else ""
+        if self._progress is not None and failed <= failures_shown:
+            more = " Further failures are listed in trials.csv." if failed == failures_shown else ""
             _say(self._console, f"Trial {event.number} failed: {event.error}{more}", style="dim")

@@ -14,9 +14,6 @@ from autoselect.diagnosis.settings import DiagnosisSettings
 if TYPE_CHECKING:
     from autoselect.diagnosis.result import Diagnosis
 
-_SUSPECTS_SHOWN = 10
-_NARROWEST = 60
-
 
 @with_settings(parameters_of(DiagnosisSettings))
 @with_debug
@@ -55,10 +52,10 @@ def _print_diagnosis(found: Diagnosis) -> None:
     from autoselect.report.tables import layer_tables as tables
     from autoselect.report.tables.model_tables import aligned
 
-    width = max(out().width, _NARROWEST)
+    width = max(out().width, 60)
     rows = found.layer_statistics
     print_lines((tables.facts_line(found.facts),))
-    suspects = tables.suspect_lines(rows, count=_SUSPECTS_SHOWN, width=width)
+    suspects = tables.suspect_lines(rows, count=10, width=width)
     print_lines(suspects or ("No node has a measured error.",), title="Largest errors")
     if cures := tables.cure_lines(rows, width=width):
         print_lines(cures, title="Cheapest cures")

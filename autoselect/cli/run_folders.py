@@ -45,9 +45,6 @@ def compare(
     print_lines(run_compare(first, second).lines(out().width))
 
 
-_START_SECONDS = 2.0
-
-
 @with_debug
 def watch(
     *,
@@ -73,7 +70,8 @@ def _serve(command: list[str], url: str | None) -> None:
     import threading
 
     if url is not None:
-        threading.Timer(_START_SECONDS, typer.launch, [url]).start()
+        # The server takes a second or two to start.
+        threading.Timer(2.0, typer.launch, [url]).start()
     raise typer.Exit(subprocess.run(command, check=False).returncode)
 
 

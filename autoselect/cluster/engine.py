@@ -32,14 +32,8 @@ from autoselect.isolation.pool import Lease, WorkerPool, result_of
 
 T = TypeVar("T")
 
-_MOST_LOSSES = 2
-"""Workers that may die on a job, or be there and send no answer, before it fails."""
-_MOST_SENDINGS = 4
-_PULSE_SECONDS = 0.5
 _LOOK_AGAIN_SECONDS = 5.0
 """Seconds between looks for a lost scheduler, and at refused workers."""
-_MUSTER_SECONDS = 60.0
-_FORGET_SECONDS = 10.0
 
 
 class Cluster:
@@ -151,7 +145,7 @@ class Cluster:
             self._changed.notify_all()
             futures = list(self._futures)
         self._end_all(futures, "The workers of the cluster were given back.")
-        limit = time.monotonic() + _FORGET_SECONDS
+        limit = time.monotonic() + 10.0
         with contextlib.suppress(*LOST):
             for forgetting in [self._forgetting(member) for member in self._members.values() if member.address]:
                 forgetting.exception(timeout=max(limit - time.monotonic(), 0.1))
@@ -179,7 +173,7 @@ class Cluster:
 
     def _watch(self) -> None:
         """See who comes and goes, while the cluster is open."""
-        while not self._closed.wait(_PULSE_SECONDS):
+        while not self._closed.wait(0.5):
             # Whatever one look raises, nobody else sees who comes and goes: the next look may go well.
             with contextlib.suppress(Exception):
                 self._look()
@@ -251,7 +245,7 @@ class Cluster:
 
     def _await_first(self) -> None:
         """Wait until a worker is taken, or all that are there are refused."""
-        limit = time.monotonic() + _MUSTER_SECONDS
+        limit = time.monotonic() + 60.0
         while self._members and not self._served and time.monotonic() < limit:
             time.sleep(0.05)
         if self._refused and not self._members:
@@ -309,7 +303,8 @@ class Cluster:
 
     def _ask_again(self, job: Job, *, counts: bool) -> None:
         job.losses += counts
-        if job.losses >= _MOST_LOSSES:
+        # A job fails once two workers died on it, or were there and sent no answer.
+        if job.losses >= 2:
             notice = f"{job.losses} workers of the cluster died or sent no answer while they had this job."
             self._end(job, error=WorkerDied(notice))
             return
@@ -339,7 +334,7 @@ class Cluster:
         """
         folder, args = self._folder_of(job.args)
         packed = cloudpickle.dumps((job.function, args))
-        for _ in range(_MOST_SENDINGS):
+        for _ in range(4):
             order = Order(
                 case=self._case,
                 slot=number,

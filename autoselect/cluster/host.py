@@ -29,12 +29,6 @@ from autoselect.isolation.pool import WorkerPool
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import storage_errors
 
-_IDLE_SECONDS = 1800.0
-"""After which a slot is closed whose driver does not ask any more."""
-
-_KEPT_SECONDS = 7 * 24 * 3600.0
-"""How long the host keeps files that nobody uses."""
-
 _lock = threading.Lock()
 _slots: dict[tuple[str, str, int], _Slot] = {}
 
@@ -193,11 +187,13 @@ def _slot(order: Order) -> _Slot:
 def _make_room() -> None:
     """Close what a driver left that is gone, and remove files that no search has used for a week."""
     now = time.monotonic()
-    for key in [key for key, slot in _slots.items() if now - slot.used > _IDLE_SECONDS]:
+    # A slot whose driver has not asked for half an hour is closed.
+    for key in [key for key, slot in _slots.items() if now - slot.used > 1800.0]:
         _slots.pop(key).close()
     for path in [*_home().glob("slots/*"), *_home().glob("files/*"), *_home().glob("files/.*")]:
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _KEPT_SECONDS:
+            # The host keeps files that nobody uses for a week.
+            if time.time() - path.stat().st_mtime > 7 * 24 * 3600.0:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

@@ -16,7 +16,6 @@ from autoselect.cluster.engine import Cluster
 from autoselect.cluster.jobs import Local
 from autoselect.errors import UsageError
 
-_CONNECT_SECONDS = 10.0
 _QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -81,12 +80,12 @@ def _connector(scheduler: object, stack: contextlib.ExitStack, *, insecure: bool
 
     def connect() -> Client:
         try:
-            client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="autoselect")
+            client = Client(address, timeout=10.0, set_as_default=False, name="autoselect")
         except TypeError as exc:  # What Dask raises of tls:// where it knows no certificate.
             raise UsageError(f"scheduler: tls:// needs a certificate. {_TLS_SETTINGS}") from exc
         except FatalCommClosedError as exc:
             raise UsageError(f"scheduler: it does not know this certificate, or is not known. {_TLS_SETTINGS}") from exc
-        stack.callback(client.close, timeout=_CONNECT_SECONDS)
+        stack.callback(client.close, timeout=10.0)
         return client
 
     return connect

@@ -35,8 +35,6 @@ from autoselect.tflite.runner import Outputs, dequantized, input_of, interpreter
 PACKAGES = ("onnxruntime", "onnxruntime-qnn")
 
 _BACKEND = "libQnnHtp.so"
-_FATAL_ONLY = 4
-"""Severity of ONNX Runtime's log: its errors are raised as well."""
 _ODD_CHARACTERS = re.compile(rb"[^a-zA-Z0-9_]+")
 _NO_FLEXBUFFER = (struct.error, ValueError, TypeError, AttributeError, IndexError, KeyError, RecursionError)
 """What reading raises of bytes that are no flexbuffer, or not the one that is expected."""
@@ -322,7 +320,8 @@ def _session(content: bytes, libraries: Path) -> Any:
     """A session of ONNX Runtime on the emulation."""
     runtime, plugin = (importlib.import_module(name) for name in ("onnxruntime", "onnxruntime_qnn"))
     options = runtime.SessionOptions()
-    options.log_severity_level = _FATAL_ONLY
+    # Only what is fatal is logged: errors are raised as well.
+    options.log_severity_level = 4
     options.intra_op_num_threads = 1
 
     def opened() -> Any:

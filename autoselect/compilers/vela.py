@@ -31,7 +31,6 @@ from autoselect.tflite.tflite_file import TfliteFile
 NPU_OP = "ethos-u"
 """Name of the custom op that Vela makes of each piece of the NPU's work."""
 _REASON = re.compile(r"Compilation failed: (?:Error: )?(.*?)(?:\nFailed to parse|\Z)", re.DOTALL)
-_LONGEST_REASON = 300
 _LEFT = "Vela leaves it to the CPU"
 
 
@@ -130,7 +129,7 @@ def _last(said: str) -> str:
 
 
 def _on_one_line(words: str) -> str:
-    return " ".join(words.split())[:_LONGEST_REASON]
+    return " ".join(words.split())[:300]
 
 
 def _partition(source: Graph, written: Graph) -> Partition:

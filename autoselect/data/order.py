@@ -11,11 +11,6 @@ import numpy as np
 from autoselect.data.samples import SampleStore
 from autoselect.data.windows import checked
 
-_VALUES = 4096
-"""Most values of a sample that are compared, spread over all of them."""
-_CERTAIN = 5.0
-"""Standard errors from chance: as few false alarms as searches that a person starts in a life."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
@@ -53,13 +48,15 @@ def alike_neighbours(store: SampleStore) -> Neighbours | None:
         near, far = (float(np.sum((values[number] - one) ** 2)) for one in (following, drawn))
         if near != far:
             nearer, pairs = nearer + (near < far), pairs + 1
-    is_certain = 2 * nearer - pairs > _CERTAIN * math.sqrt(pairs)
+    # Standard errors from chance: as few false alarms as searches that a person starts in a life.
+    is_certain = 2 * nearer - pairs > 5.0 * math.sqrt(pairs)
     return Neighbours(nearer=nearer, pairs=pairs) if is_certain else None
 
 
 def _values(store: SampleStore, number: int) -> np.ndarray:
     flat = np.concatenate([np.ravel(value).astype(np.float32) for value in store.inputs(number).values()])
-    return flat[:: -(-len(flat) // _VALUES)]
+    # Most values of a sample that are compared, spread over all of them.
+    return flat[:: -(-len(flat) // 4096)]
 
 
 def _class_of(target: np.ndarray | None) -> object:

@@ -11,8 +11,6 @@ import numpy as np
 from autoselect.domain.words import counted
 from autoselect.errors import DataError, UsageError
 
-_SHOWN = 5
-
 
 def split_by_content(
     digests: Sequence[str], heldout_fraction: float, seed: int, groups: Sequence[str] | None = None
@@ -133,8 +131,8 @@ def _shared(first: str, first_digests: Sequence[str], second: str, second_digest
     twins = [(number, known[digest]) for number, digest in enumerate(second_digests) if digest in known]
     if not twins:
         return []
-    shown = ", ".join(f"{number} (= {first} sample {twin})" for number, twin in twins[:_SHOWN])
-    more = ", …" if len(twins) > _SHOWN else ""
+    shown = ", ".join(f"{number} (= {first} sample {twin})" for number, twin in twins[:5])
+    more = ", …" if len(twins) > 5 else ""
     return [
         f"{len(twins)} of {len(second_digests)} {second} samples are also {first} samples: "
         f"{second} sample {shown}{more}, counted from 0."

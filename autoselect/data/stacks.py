@@ -34,9 +34,6 @@ _DAMAGE = (
     OverflowError,
 )
 
-_MOST_ROW_BYTES = 1 << 30
-_MOST_WHOLE_BYTES = 4 << 30
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
@@ -148,7 +145,7 @@ def _member_stack(path: Path, member: str) -> Stack:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             shape, is_fortran, dtype = read_header(stream)
-            _check_room(shape, dtype, _MOST_WHOLE_BYTES if is_fortran else None)
+            _check_room(shape, dtype, 4 << 30 if is_fortran else None)
     except _DAMAGE as exc:
         raise _damaged(name, exc) from exc
     return Stack(name=name, shape=shape, dtype=dtype, rows=partial(_member_rows, path, member, name))
@@ -162,7 +159,7 @@ def _check_room(shape: tuple[int, ...], dtype: np.dtype[Any], most_bytes: int | 
     """
     if min(shape, default=0) < 0:
         raise ValueError(f"the shape {shape}")
-    if (row := math.prod(shape[1:]) * dtype.itemsize) > _MOST_ROW_BYTES:
+    if (row := math.prod(shape[1:]) * dtype.itemsize) > 1 << 30:
         raise ValueError(f"rows of {row} bytes")
     if most_bytes is not None and row * math.prod(shape[:1]) > most_bytes:
         raise ValueError(f"an array of shape {shape} in Fortran order; save it with numpy.ascontiguousarray")

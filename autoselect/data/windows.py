@@ -9,12 +9,7 @@ import numpy as np
 
 from autoselect.data.samples import SampleStore
 
-_CHECKED_SAMPLES = 4000
 _CHECKED_BYTES = 32 * 2**20
-_SHORTEST = 4
-"""Steps of an axis that quarters of a window need."""
-_FEWEST_VALUES = 8
-"""Different values in what is shared: silence and borders are equal without being cut from one recording."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +55,7 @@ def shared_windows(first: SampleStore, second: SampleStore) -> list[Shared]:
 def checked(store: SampleStore) -> int:
     """How many samples :func:`shared_windows` looks at: at most 4000, and at most 32 MiB of them, but at least one."""
     size = sum(array.nbytes for array in store.inputs(0).values())
-    return min(len(store), _CHECKED_SAMPLES, max(1, _CHECKED_BYTES // max(1, size)))
+    return min(len(store), 4000, max(1, _CHECKED_BYTES // max(1, size)))
 
 
 def _heads(store: SampleStore) -> dict[tuple[str, int, int], int]:
@@ -82,7 +77,8 @@ def _tails(store: SampleStore, number: int) -> Iterator[tuple[str, int, int, int
 
 
 def _axes(array: np.ndarray) -> list[tuple[int, int]]:
-    return [(axis, size) for axis, size in enumerate(array.shape) if size >= _SHORTEST]
+    # Steps of an axis that quarters of a window need.
+    return [(axis, size) for axis, size in enumerate(array.shape) if size >= 4]
 
 
 def _block(array: np.ndarray, axis: int, start: int) -> int:
@@ -92,7 +88,8 @@ def _block(array: np.ndarray, axis: int, start: int) -> int:
 
 def _continues(array: np.ndarray, other: np.ndarray, axis: int, shift: int) -> bool:
     tail, head = _cut(array, axis, shift, None), _cut(other, axis, 0, array.shape[axis] - shift)
-    return np.array_equal(tail, head) and np.unique(tail).size >= _FEWEST_VALUES
+    # Different values in what is shared: silence and borders are equal without being cut from one recording.
+    return np.array_equal(tail, head) and np.unique(tail).size >= 8
 
 
 def _cut(array: np.ndarray, axis: int, start: int, stop: int | None) -> np.ndarray:

@@ -16,11 +16,6 @@ from autoselect.tflite.ranges import range_of
 from autoselect.tflite.runner import Runner
 from autoselect.tflite.tflite_file import TfliteFile
 
-_STEPS = 255
-_CHANNELS_FROM_RANK = 3
-_PIECE = 1 << 15
-"""Values that are taken in together: the fixed cost of taking in a piece is that of some thousands of values."""
-
 
 def activation_statistics(
     calibrated: TfliteFile,
@@ -72,7 +67,8 @@ class _Observer:
     def add(self, values: np.ndarray) -> None:
         self._waiting.append(values.reshape(-1))
         self._waiting_values += values.size
-        if self._waiting_values >= _PIECE:
+        # Values that are taken in together: the fixed cost of taking in a piece is that of some thousands of values.
+        if self._waiting_values >= 1 << 15:
             self._take_in()
 
     def _take_in(self) -> None:
@@ -86,7 +82,7 @@ class _Observer:
         self._distances.add(values)
         if self._limits is not None:
             low, high = self._limits
-            half_step = (high - low) / _STEPS / 2
+            half_step = (high - low) / 255 / 2
             self._clipped += int(np.count_nonzero((values < low - half_step) | (values > high + half_step)))
 
     def statistics(self) -> ActivationStatistics | None:
@@ -121,7 +117,7 @@ def input_statistics(
         In the order of ``specs``; inputs without values are left out.
     """
     specs = [s for s in specs if s.dtype.kind == "f"]
-    columns = {s.key: s.shape[-1] if len(s.shape) >= _CHANNELS_FROM_RANK else 1 for s in specs}
+    columns = {s.key: s.shape[-1] if len(s.shape) >= 3 else 1 for s in specs}
     moments = {s.key: Moments(columns[s.key]) for s in specs}
     for sample in samples:
         for spec in specs:

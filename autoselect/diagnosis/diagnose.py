@@ -32,7 +32,7 @@ from autoselect.domain.findings import Ablation, ActivationStatistics, ErrorPart
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import did_you_mean, listed, some
-from autoselect.errors import DataError, PreparationError, ScoreError, TrialError, UsageError, sentence
+from autoselect.errors import DataError, ScoreError, TrialError, UsageError, preparing, sentence
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool, result_of
 from autoselect.quantize.building.left_out import left_out
@@ -44,11 +44,7 @@ from autoselect.tflite.tflite_file import TfliteFile
 
 T = TypeVar("T")
 
-_NODES_SHOWN = 8
 _INT8_LEVELS = (-128, 127)
-
-_PART = 8
-"""Samples of one measuring job, at least: below that, handing them out costs more than it gains."""
 
 
 @dataclass(slots=True)
@@ -114,11 +110,9 @@ def diagnose(request: Request, root: Path, listener: Listener) -> Outcome:
             listener(Noted(message=note))
         node = None if request.settings.node is None else _node_named(request.settings.node, [n.name for n in nodes])
         _say_what_is_left(desk, prepared)
-        try:
+        with preparing("The diagnosis failed."):
             diagnosed, findings, model_metrics = _measured(desk, started, prepared)
             findings = _ablated(desk, findings)
-        except TrialError as exc:
-            raise PreparationError(f"The diagnosis failed. {exc}") from exc
     return Outcome(
         findings=findings,
         diagnosed=diagnosed,
@@ -141,7 +135,7 @@ def _node_named(wanted: str, names: Sequence[str]) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        told = some(found, _NODES_SHOWN, "; ")
+        told = some(found, 8, "; ")
         raise UsageError(f"--node {wanted!r} fits {len(found)} nodes: {told}. Give one whole name.")
     hint = did_you_mean(wanted, names, cutoff=0.3)
     raise UsageError(f"--node {wanted!r} fits none of the model's {len(names)} nodes.{hint}")
@@ -277,7 +271,8 @@ def _measure(desk: _Desk, started: Started, prepared: Prepared, built: _Built) -
 def _submit_measuring(desk: _Desk, path: Path, metrics: LayerMetrics) -> list[Future[np.ndarray]]:
     """Share the samples out among the workers, in smaller parts where one of several begins with something else."""
     workers = desk.request.settings.processes
-    count = min(workers + (workers > 1), max(len(desk.rows) // _PART, 1))
+    # Samples of one measuring job, at least: below that, handing them out costs more than it gains.
+    count = min(workers + (workers > 1), max(len(desk.rows) // 8, 1))
     parts = [part.tolist() for part in np.array_split(np.asarray(desk.rows), count)]
     return [desk.submit(jobs.measure_part, path, desk.samples, part, metrics) for part in parts]
 

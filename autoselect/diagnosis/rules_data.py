@@ -22,17 +22,6 @@ LARGEST_PEAK = 6.0
 """Largest magnitude: standardised values stay within 6 deviations, normalised ones within 1."""
 SMALLEST_PEAK = 0.1
 """Below, a channel beside another one at -1..1 would have less than a tenth of the levels."""
-ALIKE = 2.0
-"""Channels whose ranges differ by less than this factor are normalised by one constant."""
-_CHANNELS_SHOWN = 16
-FEWEST_STEPS = 25.5
-"""A tenth of the int8 steps of an input, which has one scale for all channels."""
-
-FEWEST_CALIBRATION_SAMPLES = 100
-LARGEST_RANGE_GROWTH = 1.1
-"""Width of the range on calibration and debug data together, over that on calibration alone."""
-LARGEST_CLIPPED_SHARE = 1e-3
-"""What calibration to the 99.9th percentile would clip on purpose."""
 
 
 def input_not_normalised(findings: Findings) -> Advice | None:
@@ -82,34 +71,38 @@ def _few_steps(found: InputStatistics) -> str:
     ranges = {c: (low, high) for c, (low, high) in pairs if low < high and math.isfinite(high - low)}
     width = max([0.0, *(high for _, high in ranges.values())]) - min([0.0, *(low for low, _ in ranges.values())])
     steps = {c: 255.0 * (high - low) / width for c, (low, high) in ranges.items()}
-    few = [f"channel {c} {count:.2g}" for c, count in steps.items() if count < FEWEST_STEPS]
+    # A tenth of the int8 steps of an input, which has one scale for all channels.
+    few = [f"channel {c} {count:.2g}" for c, count in steps.items() if count < 25.5]
     return f" One int8 scale for all channels leaves some few of its 255 steps: {some(few)}." if few else ""
 
 
 def _remedy(found: InputStatistics) -> str:
     """One constant where the channels are alike, else a mean and a deviation for each."""
+    channels_shown = 16
     used = [c for c, d in enumerate(found.deviations) if d > 0.0]
     low, high = min(found.minima[c] for c in used), max(found.maxima[c] for c in used)
-    if all(high - low <= ALIKE * (found.maxima[c] - found.minima[c]) for c in used):
+    # Channels whose ranges differ by less than this factor are normalised by one constant.
+    if all(high - low <= 2.0 * (found.maxima[c] - found.minima[c]) for c in used):
         half = (high - low) / 2.0
         offset = (high + low) / (high - low)
         shift = f" - {offset:.4g}" if offset >= 0.0 else f" + {-offset:.4g}"
         return f"x / {half:.4g}{shift} takes these data to -1..1"
-    means = some([f"{found.means[c]:.4g}" for c in used], _CHANNELS_SHOWN)
-    deviations = some([f"{found.deviations[c]:.4g}" for c in used], _CHANNELS_SHOWN)
+    means = some([f"{found.means[c]:.4g}" for c in used], channels_shown)
+    deviations = some([f"{found.deviations[c]:.4g}" for c in used], channels_shown)
     return f"(x - mean) / deviation by channel, means {means}, deviations {deviations}"
 
 
 def small_calibration(findings: Findings) -> Advice | None:
     """Too few calibration samples."""
-    if findings.calibration_samples >= FEWEST_CALIBRATION_SAMPLES:
+    fewest_calibration_samples = 100
+    if findings.calibration_samples >= fewest_calibration_samples:
         return None
     return Advice(
         rule="small_calibration",
         title="Few calibration samples",
         subjects=(),
         evidence=f"{counted(findings.calibration_samples, 'calibration sample')}.",
-        threshold=f"at least {FEWEST_CALIBRATION_SAMPLES}",
+        threshold=f"at least {fewest_calibration_samples}",
         source=f"{POST_TRAINING_GUIDE}: around 100 to 500 samples",
         action="Calibrate on more samples, drawn at random from the training or validation data: every class, and the "
         "extremes that occur in use.",
@@ -118,6 +111,10 @@ def small_calibration(findings: Findings) -> Advice | None:
 
 def calibration_unlike_data(findings: Findings) -> Advice | None:
     """Debug data that leave the calibrated ranges; outputs whose int8 scale is fixed anyway are not judged."""
+    # What calibration to the 99.9th percentile would clip on purpose.
+    largest_clipped_share = 1e-3
+    # Width of the range on calibration and debug data together, over that on calibration alone.
+    largest_range_growth = 1.1
     if not findings.debug_data_given:
         return None
     op_types = findings.layers.op_types
@@ -125,7 +122,7 @@ def calibration_unlike_data(findings: Findings) -> Advice | None:
     found = [
         (name, a)
         for name, a in judged.items()
-        if a.range_growth > LARGEST_RANGE_GROWTH or a.clipped_share > LARGEST_CLIPPED_SHARE
+        if a.range_growth > largest_range_growth or a.clipped_share > largest_clipped_share
     ]
     if not found:
         return None
@@ -135,7 +132,7 @@ def calibration_unlike_data(findings: Findings) -> Advice | None:
         title="The data leave the calibrated ranges",
         subjects=tuple(name for name, _ in found),
         evidence=f"{counted(len(found), 'node')}: {some(_growth_texts(found))}.",
-        threshold=f"range growth above {LARGEST_RANGE_GROWTH:g}, or more than {LARGEST_CLIPPED_SHARE:.1%} of the "
+        threshold=f"range growth above {largest_range_growth:g}, or more than {largest_clipped_share:.1%} of the "
         "values clipped",
         source=f"Percentile calibration: {WU}; {OWN}",
         action="Values beyond the calibrated range are cut off. Add samples like these to the calibration data; if "

@@ -16,17 +16,12 @@ from autoselect.domain.layers import (
 from autoselect.domain.words import counted, some
 from autoselect.tflite.operands import FIXED_SCALE_OPS
 
-UNHEALTHY_RMSE_PER_SCALE = 0.5
-"""The most that rounding alone can be wrong by. Rounding with well-spread int8 weights, which double its error power,
-gives about 0.41; above 0.5, two thirds of the error power are not rounding's."""
 ROUNDING_HALVED = HEALTHY_RMSE_PER_SCALE / math.sqrt(2.0)
 """rmse/scale (0.204) at which half of the error power that rounding spread-out values gives is missing."""
 LOST_SIGNAL_SQNR_DB = 20.0
 """Below, the error holds more than a hundredth of the signal's power. 8 bits over 12 standard deviations give 37 dB."""
 WIDE_RANGE = 255.0
 """Output range at which one int8 step is 1."""
-HARMFUL_SHARE = 0.1
-"""A node is harmful if leaving it out of integers takes this share of the divergence away, or if it gives it alone."""
 SPREAD_NODES = 0.5
 """Share of the weight layers (or of their multiply-accumulates) beyond which leaving them out is not selective."""
 SPREAD_DAMAGE = 0.8
@@ -36,7 +31,6 @@ DAMAGED_DIVERGENCE = 0.01
 MIN_LAYERS = 3
 """With fewer weight layers concerned, leaving them out is still selective, whatever their share."""
 
-_NAMED_IN_ACTION = 3
 _Measured = tuple[Node, LayerStatistics]
 
 
@@ -77,9 +71,12 @@ def suspicious_error(findings: Findings) -> Advice | None:
 
 def _what_to_deny(findings: Findings, found: Sequence[_Measured]) -> str:
     """The suspects, without those that ablation finds harmless."""
+    # A node is harmful if leaving it out of integers takes this share of the divergence away, or if it gives it
+    # alone.
+    harmful_share = 0.1
     effects = _effects(findings, [node.name for node, _ in found])
-    harmful = [f"{n!r} ({e:.0%} of the divergence)" for n, e in effects.items() if e >= HARMFUL_SHARE]
-    harmless = [repr(n) for n, e in effects.items() if e < HARMFUL_SHARE]
+    harmful = [f"{n!r} ({e:.0%} of the divergence)" for n, e in effects.items() if e >= harmful_share]
+    harmless = [repr(n) for n, e in effects.items() if e < harmful_share]
     denied = [node for node, _ in found if repr(node.name) not in harmless]
     parts = []
     if denied:
@@ -93,7 +90,7 @@ def _what_to_deny(findings: Findings, found: Sequence[_Measured]) -> str:
 
 def _denylist(nodes: Sequence[Node], *, is_all: bool) -> str:
     """A few names, or where to find them all."""
-    if len(nodes) > _NAMED_IN_ACTION:
+    if len(nodes) > 3:
         return (
             f"these {len(nodes)} nodes (the subjects)" if is_all else f"the {len(nodes)} subjects that are not harmless"
         )
@@ -116,8 +113,11 @@ def _effect(findings: Findings, name: str, reference: float) -> float:
 
 def unhealthy_error(findings: Findings) -> Advice | None:
     """Nodes whose own error is far from rounding's, though the guide does not suspect them."""
+    # The most that rounding alone can be wrong by. Rounding with well-spread int8 weights, which double its error
+    # power, gives about 0.41; above 0.5, two thirds of the error power are not rounding's.
+    unhealthy_rmse_per_scale = 0.5
     found = [(n, s) for n, s in _measured(findings) if s.verified]
-    high = [(n, s) for n, s in found if UNHEALTHY_RMSE_PER_SCALE < s.rmse_per_scale <= SUSPICIOUS_RMSE_PER_SCALE]
+    high = [(n, s) for n, s in found if unhealthy_rmse_per_scale < s.rmse_per_scale <= SUSPICIOUS_RMSE_PER_SCALE]
     low = [(n, s) for n, s in found if n.op_type not in FIXED_SCALE_OPS and _loses_signal(s)]
     if not high and not low:
         return None
@@ -128,7 +128,7 @@ def unhealthy_error(findings: Findings) -> Advice | None:
         title="Nodes whose error is not that of rounding",
         subjects=tuple(n.name for n, _ in (*high, *low)),
         evidence=_unhealthy_text(high, low),
-        threshold=f"rmse/scale from {UNHEALTHY_RMSE_PER_SCALE:g} (half a step, the most that rounding does) to "
+        threshold=f"rmse/scale from {unhealthy_rmse_per_scale:g} (half a step, the most that rounding does) to "
         f"{SUSPICIOUS_RMSE_PER_SCALE:g}, or below {ROUNDING_HALVED:.3f} (half of rounding's error power) with a "
         f"signal-to-quantization-noise ratio below {LOST_SIGNAL_SQNR_DB:g} dB",
         source=f"1/sqrt(12) = {HEALTHY_RMSE_PER_SCALE:.3f}: {DEBUGGER_GUIDE}; the band: {OWN}",

@@ -10,9 +10,6 @@ from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.targets import Target
 
-_DEAD = 1e-6
-"""Magnitude of a channel, as a share of the largest, below which nothing of it reaches the output."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightStatistics:
@@ -42,7 +39,8 @@ class WeightStatistics:
         """
         sizes = [max(-low, high, 0.0) for low, high in zip(self.minima, self.maxima, strict=True)]
         largest = max(sizes, default=0.0)
-        return largest / min(s for s in sizes if s >= _DEAD * largest) if largest > 0.0 else math.nan
+        # Magnitude of a channel, as a share of the largest, below which nothing of it reaches the output.
+        return largest / min(s for s in sizes if s >= 1e-6 * largest) if largest > 0.0 else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,6 @@ from autoselect.domain.picks import DEFAULT_DROPS, default_drop
 from autoselect.domain.rule import Rule, Standing
 from autoselect.domain.words import SHARES
 
-MOST_POINTS = 0.05
-"""Largest drop of a share that is looked at: 5 points."""
-STEPS = 25
-"""Between no drop and the largest one."""
 _NINE_IN_TEN = (0.05, 0.95)
 
 
@@ -56,8 +52,10 @@ def allowed_drops(metric: str, float_score: float, own: float) -> tuple[float, .
         own: The run's allowed drop, which is one of them.
     """
     usual = default_drop(metric, float_score)
-    most = MOST_POINTS if metric in SHARES else usual if metric in DEFAULT_DROPS else 5.0 * usual
-    grid = np.round(np.linspace(0.0, most, STEPS + 1), 12).tolist()
+    # Largest drop of a share that is looked at: 5 points.
+    most = 0.05 if metric in SHARES else usual if metric in DEFAULT_DROPS else 5.0 * usual
+    # 25 steps from no drop to the largest one.
+    grid = np.round(np.linspace(0.0, most, 26), 12).tolist()
     return tuple(sorted({*grid, own}))
 
 

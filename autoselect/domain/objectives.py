@@ -48,14 +48,11 @@ class Constraints:
         return any(v is not None for v in (self.max_drop, self.max_size_bytes, self.max_penalty))
 
 
-_ROUNDING = 1e-9
-
-
 def _excess(value: float, limit: float | None) -> float:
     if limit is None:
         return -1.0
     excess = (value - limit) / (abs(limit) or 1.0)
-    return excess if excess > _ROUNDING else min(excess, 0.0)
+    return excess if excess > 1e-9 else min(excess, 0.0)
 
 
 def losses(values: np.ndarray, objectives: Sequence[Objective]) -> np.ndarray:

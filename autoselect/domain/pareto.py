@@ -6,9 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_ROUNDING = 1e-9
-"""Share of a step that counts as an error of rounding."""
-_BLOCK = 256
 """Rows that are compared at once with all rows that may dominate them."""
 
 
@@ -28,10 +25,11 @@ def non_dominated(losses: np.ndarray) -> np.ndarray:
     keep = np.zeros(len(losses), dtype=bool)
     # Whoever dominates a row comes before it in this order.
     order = np.lexsort(losses.T[::-1]) if losses.size else np.arange(len(losses))
-    for start in range(0, len(losses), _BLOCK):
-        block = order[start : start + _BLOCK]
+    size = 256
+    for start in range(0, len(losses), size):
+        block = order[start : start + size]
         keep[block] = True
-        rivals, rows = losses[order[: start + _BLOCK]][keep[order[: start + _BLOCK]]], losses[block]
+        rivals, rows = losses[order[: start + size]][keep[order[: start + size]]], losses[block]
         no_worse = np.all(rivals[:, None, :] <= rows[None, :, :], axis=2)
         better = np.any(rivals[:, None, :] < rows[None, :, :], axis=2)
         keep[block] = ~np.any(no_worse & better, axis=0)
@@ -50,7 +48,8 @@ def whole_steps(values: np.ndarray, steps: Sequence[float]) -> np.ndarray:
     """
     widths = np.asarray(steps, dtype=np.float64)
     units = np.where(widths > 0.0, widths, 1.0)
-    return np.where(widths > 0.0, np.floor(values / units + _ROUNDING) * units, values)
+    # Share of a step that counts as an error of rounding.
+    return np.where(widths > 0.0, np.floor(values / units + 1e-9) * units, values)
 
 
 def hypervolume(losses: np.ndarray, reference: np.ndarray) -> float:

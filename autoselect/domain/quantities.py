@@ -112,7 +112,6 @@ DEFAULT_OBJECTIVES = (METRIC, "size", "penalty")
 DEFAULT_COSTS = ("size_bytes", "penalty")
 """Columns of the default objectives but the metric."""
 
-_FEWEST, _MOST = 2, 4
 
 _UNIT_METRICS = frozenset({*SHARES, "f1_macro", "mean_iou"})
 _ERRORS = frozenset({"mse", "mae", "kl_divergence"})
@@ -149,7 +148,7 @@ def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = (
     twice = [word for place, word in enumerate(chosen) if word in chosen[:place]]
     if twice:
         raise UsageError(f"Objective {twice[0]!r} is named twice.")
-    if not _FEWEST <= len(chosen) <= _MOST:
+    if not 2 <= len(chosen) <= 4:
         raise UsageError(f"A search has two to four objectives at once, got {len(chosen)}: {', '.join(chosen)}.")
     if METRIC not in chosen:
         raise UsageError(

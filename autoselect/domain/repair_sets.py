@@ -46,12 +46,9 @@ def acting(repairs: Repairs, kinds: Collection[str], unquantized: Collection[str
 def label(repairs: Repairs) -> str:
     """What to call a set in a table or a study; the levels of many nodes are counted, with a hash that tells them."""
     levels = [name for name in repairs if kind_of_repair(name) == "levels" and split_repair(name)[1] is not None]
-    if len(levels) <= _NAMED:
+    # A label names the levels of three nodes at most.
+    if len(levels) <= 3:
         return " + ".join(repairs) or "none"
     digest = hashlib.sha256("\n".join(levels).encode()).hexdigest()[:8]
     others = [name for name in repairs if name not in levels]
     return " + ".join([*others, f"levels of {len(levels)} nodes ({digest})"])
-
-
-_NAMED = 3
-"""Levels of so many nodes are named in a label."""

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-_LONGEST = 24
-
 
 class Result(Mapping[str, Any]):
     """Base of such dataclasses: ``result.size_bytes`` is ``result["size_bytes"]``.
@@ -45,10 +43,11 @@ class Result(Mapping[str, Any]):
 
 def brief(value: object) -> str:
     """A value in a few characters: of a collection only how much it holds."""
+    longest = 24
     if isinstance(value, Mapping | list | tuple | set | frozenset):
         return f"<{len(value)}>" if value else "<none>"
     text = f"{value:.4g}" if isinstance(value, float) else repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 + 1 :]}"
+    return text if len(text) <= longest else f"{text[: longest // 2]}…{text[-longest // 2 + 1 :]}"
 
 
 def html_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -32,7 +32,6 @@ CHANNEL_NAMES = (
     "shaft_speed_rad_s",
 )
 WINDOW_LENGTH = 64
-SAMPLE_RATE_HZ = 512.0
 
 TRAIN_SEED = 101
 CALIBRATION_SEED = 102
@@ -44,8 +43,6 @@ SEARCH_COUNT = 1000
 HELDOUT_COUNT = 2000
 
 _MODEL_FILE = "pump_monitor.tflite"
-_RESOLUTION = 1024.0  # Steps per unit of every sensor: hides last-bit differences between math libraries.
-_KNOCK_RATE = 0.04
 
 _UNBALANCE, _MISALIGNMENT, _BEARING, _LOOSENESS, _CAVITATION, _STRAINER, _WINDING = range(1, len(CLASS_NAMES))
 
@@ -100,7 +97,8 @@ def make_windows(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.n
         _motor_current(rng, machine),
         _shaft_speed(rng, machine),
     )
-    readings = np.round(np.stack(channels, axis=-1) * _RESOLUTION) / _RESOLUTION
+    # Sensors have 1,024 steps per unit: they hide last-bit differences between math libraries.
+    readings = np.round(np.stack(channels, axis=-1) * 1024.0) / 1024.0
     return readings[:, :, np.newaxis, :].astype(np.float32), machine.label[:, 0]
 
 
@@ -151,7 +149,7 @@ def _draw_machine(rng: np.random.Generator, count: int) -> _Machine:
     severity = 0.1 + 0.9 * rng.random((count, 1))
     load = rng.random((count, 1))
     speed_rad_s = 156.5 - 3.0 * load + 0.4 * rng.standard_normal((count, 1))
-    time_s = np.arange(WINDOW_LENGTH)[np.newaxis] / SAMPLE_RATE_HZ
+    time_s = np.arange(WINDOW_LENGTH)[np.newaxis] / 512.0  # Hz
     angle_rad = speed_rad_s * time_s + _phase(rng, count)
     return _Machine(
         label=label, severity=severity, load=load, speed_rad_s=speed_rad_s, time_s=time_s, angle_rad=angle_rad
@@ -230,7 +228,7 @@ def _shaft_speed(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
 
 def _knocks(rng: np.random.Generator, machine: _Machine) -> np.ndarray:
     """Return a rare, decaying blow to the casing, m/s2; shape (count, WINDOW_LENGTH)."""
-    hit = rng.random(machine.load.shape) < _KNOCK_RATE
+    hit = rng.random(machine.load.shape) < 0.04
     peak = 1.0 + 3.0 * rng.random(machine.load.shape)
     since_hit_s = machine.time_s - 0.1 * rng.random(machine.load.shape)
     ring = np.exp(-np.abs(since_hit_s) / 0.006) * np.cos(2.0 * math.pi * 150.0 * since_hit_s)

@@ -9,11 +9,6 @@ from pathlib import Path
 
 MOST_WORKERS = 8
 """Most workers. More would start trials that know little of each other's outcome."""
-_MEMORY_EACH = 1.5e9
-"""Bytes, of a worker that has imported TensorFlow and runs an ordinary model."""
-_OF_MODEL = 15
-"""Bytes beside that for each byte of the model: a worker keeps whole builds of it, and sums of products of its layers'
-inputs. Of ResNet-50 (102 MB) the largest worker took 2.3 GB."""
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """File with the memory limit of the container, if this is one."""
 
@@ -24,8 +19,26 @@ def default_workers(model_bytes: int = 0) -> int:
     Args:
         model_bytes: Size of the model that they work on; 0 if that is not known yet.
     """
-    each = _MEMORY_EACH + _OF_MODEL * model_bytes
+    # Bytes, of a worker that has imported TensorFlow and runs an ordinary model.
+    # Bytes beside that for each byte of the model: a worker keeps whole builds of it, and sums of products of its
+    # layers' inputs. Of ResNet-50 (102 MB) the largest worker took 2.3 GB.
+    each = 1.5e9 + 15 * model_bytes
     return max(1, min(available_cpus(), int(memory_bytes() / each), MOST_WORKERS))
+
+
+def why_fewer(workers: int) -> str | None:
+    """Why there are fewer workers than processors, in words; None if there are as many or :data:`MOST_WORKERS`.
+
+    Args:
+        workers: As many as :func:`default_workers` says.
+    """
+    processors = min(available_cpus(), MOST_WORKERS)
+    if workers >= processors:
+        return None
+    return (
+        f"There are {processors} processors but {memory_bytes() / 1e9:.1f} GB of memory, which hold {workers} of the "
+        "workers that this model needs. --workers takes another number."
+    )
 
 
 def peak_bytes() -> int:

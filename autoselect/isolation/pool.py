@@ -29,11 +29,9 @@ from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers, busy_wit
 
 T = TypeVar("T")
 
-_MOST_REBUILDS = 5
 # A job's own time is measured inside its process, from when that is warm. The pool's limit is the second net: it
 # leaves room for warming up, and for a job that puts the timer out of action.
 _WARM_UP_SECONDS = 300.0
-_SPARE_SECONDS = 5.0
 
 
 class _Process(LokyProcess):  # type: ignore[misc]
@@ -152,7 +150,7 @@ class WorkerPool:
         return job.future
 
     def _hand_over(self, job: _Job) -> None:
-        limit = job.timeout_seconds + (_SPARE_SECONDS if self._warm_up is None else _WARM_UP_SECONDS)
+        limit = job.timeout_seconds + (5.0 if self._warm_up is None else _WARM_UP_SECONDS)
         handed: Future[Any] | None = None
         while handed is None:
             if self._closed:
@@ -168,7 +166,7 @@ class WorkerPool:
 
     def _rebuild(self, cause: RuntimeError) -> None:
         """Replace the broken pool; what it still held is lost."""
-        if self._rebuilds >= _MOST_REBUILDS:
+        if self._rebuilds >= 5:
             raise WorkerDied(
                 f"Worker processes keep dying before they can work: {self._rebuilds} new starts in a row did not get "
                 f"one job done. See what they printed in {self._log}."

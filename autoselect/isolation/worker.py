@@ -30,7 +30,6 @@ _LIBRARY_SETTINGS = {
     "CUDA_VISIBLE_DEVICES": "-1",
     "OMP_NUM_THREADS": "1",
 }
-_LONGEST_TIMER = 1e8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,7 @@ def run(place: Place, job: bytes, timeout_seconds: float) -> Any:
 def _set_timer(seconds: float) -> None:
     """Let the system end this process after so many seconds, whatever it is doing by then; 0 calls that off."""
     if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST_TIMER))
+        signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e8))
 
 
 TOOK_TOO_LONG = "The worker process took longer than its time limit (--trial-timeout) and was stopped."

@@ -17,8 +17,6 @@ from autoselect.report.tables.chip_tables import version_texts
 from autoselect.report.tables.result_lines import cells
 from autoselect.runs.run import Run
 
-_NAMES_SHOWN = 12
-_REASONS_SHOWN = 8
 _NODES = {
     "denylisted_nodes": "Nodes left out of the integers",
     "denylisted_ops": "Op types left out of the integers",
@@ -60,7 +58,7 @@ def card_of(run: Run, member: str, *, title: str, compiled: Sequence[Mapping[str
         needs=_needs((run.summary.get("runtimes") or {}).get(member)),
         chips=_chips(run, member, compiled),
         recipe=recipe,
-        nodes={told: some(_names(recipe.get(key) or ()), _NAMES_SHOWN) for key, told in _NODES.items()},
+        nodes={told: some(_names(recipe.get(key) or ()), 12) for key, told in _NODES.items()},
         repairs=", ".join(recipe.get("repairs") or ()),
         counts=run.manifest.get("counts") or {},
         hashes=run.manifest.get("hashes") or {},
@@ -113,7 +111,7 @@ def _chip(
     return {
         "name": _clean(name),
         "takes": f"{counted(partitions, 'partition')}, {counted(left_ops, 'op')} left on the CPU{moved}",
-        "left": [(count, _clean(why)) for why, count in left.most_common(_REASONS_SHOWN)],
+        "left": [(count, _clean(why)) for why, count in left.most_common(8)],
         "versions": [_clean(text) for text in version_texts(versions)],
     }
 

@@ -139,10 +139,6 @@ def _leave_alone(model: fb.Model) -> list[fb.Operator]:
     return spoilt
 
 
-_HARD_SWISH_END = 6.0
-"""HARD_SWISH is ``x * relu6(x + 3) / 6`` (Howard et al., Searching for MobileNetV3, arXiv:1905.02244)."""
-
-
 def compose(model: fb.Model, key: NameMap) -> list[fb.Operator]:
     """Put compositions in the place of the main graph's ops that have one, in place.
 
@@ -253,13 +249,15 @@ def _squared_difference(writer: _Writer, op: fb.Operator) -> bool:
 
 def _hard_swish(writer: _Writer, op: fb.Operator) -> bool:
     """``x * (relu6(x + 3) / 6)``."""
+    # HARD_SWISH is `x * relu6(x + 3) / 6` (Howard et al., Searching for MobileNetV3, arXiv:1905.02244).
+    hard_swish_end = 6.0
     x, output = int(op.inputs[0]), int(op.outputs[0])
     if writer.range_of(x) is None or writer.range_of(output) is None:
         return False
-    gate = writer.value("gate", 0.0, _HARD_SWISH_END, x)
+    gate = writer.value("gate", 0.0, hard_swish_end, x)
     share = writer.value("share", 0.0, 1.0, x)
-    writer.put("ADD", [x, writer.constant("half", _HARD_SWISH_END / 2.0)], gate, "RELU6")
-    writer.put("MUL", [gate, writer.constant("sixth", 1.0 / _HARD_SWISH_END)], share)
+    writer.put("ADD", [x, writer.constant("half", hard_swish_end / 2.0)], gate, "RELU6")
+    writer.put("MUL", [gate, writer.constant("sixth", 1.0 / hard_swish_end)], share)
     writer.put("MUL", [x, share], output)
     return True
 

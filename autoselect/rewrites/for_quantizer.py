@@ -25,10 +25,6 @@ from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
 
-_BELOW = 10.0
-"""What lies so far below all scores weighs less than e^-10 of them."""
-_FAR = 8.0
-"""What may lie so many times further below is a mask, even if it hid nothing in the samples."""
 _OPERANDS = {"SELECT": (1, 2), "SELECT_V2": (1, 2), "ADD": (0, 1)}
 _MOVING = frozenset(
     {"BROADCAST_TO", "EXPAND_DIMS", "GATHER", "RESHAPE", "SLICE", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE"}
@@ -109,9 +105,11 @@ class _Masks:
             return None
         hiding = int(np.argmin([low for low, _ in known]))  # The other one has the scores.
         low, high = known[1 - hiding]
-        least = min(low, 0.0) - _BELOW
+        # What lies further below all scores weighs less than e^-10 of them.
+        least = min(low, 0.0) - 10.0
         lowest = least - (max(high, 0.0) if op_type == "ADD" else 0.0)
-        is_mask = mixed[0] < least or known[hiding][0] < _FAR * lowest
+        # What may lie eight times further below is a mask, even if it hid nothing in the samples.
+        is_mask = mixed[0] < least or known[hiding][0] < 8.0 * lowest
         return (places[hiding], least, lowest) if is_mask else None
 
     def _range(self, index: int) -> ranges.Range | None:

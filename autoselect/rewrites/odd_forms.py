@@ -90,10 +90,6 @@ def _moved(op: fb.Operator, place: dict[int, int]) -> fb.Operator:
     return moved
 
 
-_MOST_PADDING = 16
-"""Places that blocks may have for each element of a tensor; they reach over its edges."""
-
-
 def _densify(model: fb.Model) -> list[str]:
     """Write every sparse constant in full, and drop the DENSIFY ops that did so at run time, in place.
 
@@ -160,7 +156,7 @@ def _coordinates(tensor: fb.Tensor) -> tuple[np.ndarray, ...]:
     for level in (sparsity.dimMetadata[place] for place in range(len(order))):
         if level.format == schema.DimensionType.SPARSE_CSR:
             repeats, inner = _kept(level, count)
-        elif count * level.denseSize > _MOST_PADDING * max(math.prod(shape), 1):
+        elif count * level.denseSize > 16 * max(math.prod(shape), 1):  # Blocks reach over the edges of a tensor.
             raise ValueError(f"a dense level of {level.denseSize} for the shape {shape}")
         else:
             repeats, inner = level.denseSize, np.tile(np.arange(level.denseSize), count)
@@ -234,8 +230,6 @@ def _widen_tensor(model: fb.Model, tensor: fb.Tensor, widened: dict[int, int]) -
 _TRANSPOSE_CONV = "Convolution2DTransposeBias"
 _PADDINGS = {1: schema.Padding.SAME, 2: schema.Padding.VALID}
 """By the number that ``TfLitePadding`` has."""
-_WITH_BIAS = 3
-"""The version of TRANSPOSE_CONV."""
 _OPERANDS = ("input", "weights", "bias")
 _OPTIONS = 3
 """Padding and strides, as whole numbers of four bytes."""
@@ -258,7 +252,8 @@ def _as_builtins(model: fb.Model) -> list[fb.Operator]:
         source, weights, bias = fb.indices(op.inputs)
         op.inputs = np.array([_sizes(model, op), weights, source, bias], np.int32)
         op.opcodeIndex = editing.add_code(model, "TRANSPOSE_CONV")
-        model.operatorCodes[-1].version = _WITH_BIAS
+        # The version of TRANSPOSE_CONV.
+        model.operatorCodes[-1].version = 3
     if found:
         editing.tidy(model)
     return found

@@ -22,12 +22,8 @@ _DONE = "complete"
 MAX_ENTRIES = 40
 """Entries that the cache holds; each is one model, its calibration or float outputs of its samples."""
 
-_PATIENCE_SECONDS = 60.0
-"""Waiting for another process that copies an entry; then a run goes on without it."""
 
 _UNDER_WAY = ".new-"
-_ABANDONED_SECONDS = 86_400.0
-"""An entry that has been under way for longer is of a process that was killed."""
 
 
 def cache_directory() -> Path:
@@ -131,7 +127,8 @@ def _make_room(root: Path) -> None:
         (old / _DONE).unlink(missing_ok=True)  # first, so that a half-removed entry is never served
         shutil.rmtree(old, ignore_errors=True)
     for left in root.glob(f"{_UNDER_WAY}*"):
-        if left.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+        # An entry that has been under way for longer is of a process that was killed.
+        if left.stat().st_mtime < time.time() - 86_400.0:
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -144,7 +141,8 @@ def _alone(root: Path) -> Iterator[bool]:
     """
     lock = FileLock(str(root / ".lock"))
     try:
-        lock.acquire(timeout=_PATIENCE_SECONDS)
+        # Another process may copy an entry; after a minute a run goes on without it.
+        lock.acquire(timeout=60.0)
     except OSError:  # filelock's Timeout is one too.
         yield False
         return

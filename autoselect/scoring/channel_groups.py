@@ -8,16 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-RANGE_FACTOR = 16.0
-"""Channels are of two groups where the largest value of one is so many times that of the other: 4 of 8 bits."""
-FEWEST_VALUES = 16
-"""Fewest values of a channel whose largest says something: one that is near 0 by chance would be a group."""
-SMALLEST_STEPS = 4.0
-"""A group whose range is fewer integer steps of its output holds next to nothing."""
-_INTEGER_STEPS = 255.0
-_MOST_GROUPED = 64
-_GROUPED_BYTES = 1 << 25
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelGroup:
@@ -68,7 +58,7 @@ def channel_groups(values: np.ndarray) -> tuple[ChannelGroup, ...]:
 
 def some_samples(count: int, bytes_each: int) -> slice:
     """Which of so many samples channels are grouped by: spread over all, about 64, and fewer of large outputs."""
-    most = min(max(_GROUPED_BYTES // max(bytes_each, 1), 1), _MOST_GROUPED)
+    most = min(max((1 << 25) // max(bytes_each, 1), 1), 64)
     return slice(None, None, max(math.ceil(count / most), 1))
 
 
@@ -76,15 +66,17 @@ def short_of_steps(groups: Sequence[ChannelGroup]) -> list[tuple[ChannelGroup, f
     """Groups whose range is but a few steps of the output's 8-bit scale, and how many."""
     if not groups:
         return []
-    step = (max(0.0, *(g.high for g in groups)) - min(0.0, *(g.low for g in groups))) / _INTEGER_STEPS
+    step = (max(0.0, *(g.high for g in groups)) - min(0.0, *(g.low for g in groups))) / 255.0
     steps = [(group, (max(group.high, 0.0) - min(group.low, 0.0)) / step) for group in groups]
-    return [pair for pair in steps if pair[1] < SMALLEST_STEPS]
+    # A group whose range is fewer integer steps of its output holds next to nothing.
+    return [pair for pair in steps if pair[1] < 4.0]
 
 
 def _along(values: np.ndarray, axis: int) -> tuple[float, tuple[ChannelGroup, ...]]:
     """The largest gap between neighbours by size, as a factor, and the groups of this axis."""
     count = values.shape[axis]
-    if count < 2 or values.size // count < FEWEST_VALUES:
+    # Fewest values of a channel whose largest says something: one that is near 0 by chance would be a group.
+    if count < 2 or values.size // count < 16:
         return 0.0, ()
     others = tuple(i for i in range(values.ndim) if i != axis)
     lows, highs = values.min(axis=others).astype(np.float64), values.max(axis=others).astype(np.float64)
@@ -97,7 +89,8 @@ def _along(values: np.ndarray, axis: int) -> tuple[float, tuple[ChannelGroup, ..
     if len(order) < 2:
         return 0.0, ()
     gaps = sizes[order][:-1] / sizes[order][1:]
-    ends = np.flatnonzero(gaps >= RANGE_FACTOR) + 1
+    # Channels are of two groups if the largest value of one is 16 times that of the other: 4 of 8 bits.
+    ends = np.flatnonzero(gaps >= 16.0) + 1
     if not len(ends):
         return 0.0, ()
     parts = [np.sort(part) for part in np.split(order, ends)]

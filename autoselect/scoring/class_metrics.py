@@ -24,11 +24,6 @@ from autoselect.scoring.metric_base import (
     whole_labels,
 )
 
-_BINARY_THRESHOLD = 0.5
-_TOP = 5
-_VOID = 255
-"""Label of the pixels of no class in most data sets of label maps."""
-
 
 class LabelMetric(Metric):
     """A metric of one label per sample."""
@@ -98,14 +93,15 @@ class Top5Accuracy(LabelMetric, MeanMetric):
     best = 1.0
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
+        top = 5
         scores = self._scores(outputs)
-        if scores.size <= _TOP:
+        if scores.size <= top:
             raise MetricError(
-                f"metric {self.name!r}: expected more than {_TOP} classes, got {scores.size}. Use 'accuracy'."
+                f"metric {self.name!r}: expected more than {top} classes, got {scores.size}. Use 'accuracy'."
             )
         label = self._label(target, scores.size)
         ahead = np.count_nonzero(scores > scores[label]) + np.count_nonzero(scores[:label] == scores[label])
-        return np.array([ahead < _TOP], dtype=np.float64)
+        return np.array([ahead < top], dtype=np.float64)
 
 
 class PairMetric(LabelMetric):
@@ -214,6 +210,8 @@ class MeanIoU(Metric):
 
     def _labels(self, target: object | None, output_shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Return the labels of the pixels that count, and which pixels these are."""
+        # Label of the pixels of no class in most data sets of label maps.
+        void = 255
         array = target_array(target, self.name)
         if squeezed(array.shape) != squeezed(output_shape[:-1]):
             raise DataError(
@@ -222,11 +220,11 @@ class MeanIoU(Metric):
                 "targets into class numbers."
             )
         labels, class_count = array.ravel(), max(output_shape[-1], 2)
-        is_void = (labels == _VOID) & (2 < class_count <= _VOID)
-        if class_count == 2 and self._ignored is None and (labels == _VOID).any():
+        is_void = (labels == void) & (2 < class_count <= void)
+        if class_count == 2 and self._ignored is None and (labels == void).any():
             raise DataError(
-                f"metric {self.name!r}: expected labels from 0 to 1, got {_VOID}. Write 1 if it is the foreground. "
-                f"If it is void, say so (--ignore-label {_VOID}, ignore_label={_VOID})."
+                f"metric {self.name!r}: expected labels from 0 to 1, got {void}. Write 1 if it is the foreground. "
+                f"If it is void, say so (--ignore-label {void}, ignore_label={void})."
             )
         is_counted = ~(is_void | (labels == self._ignored))
         return whole_labels(labels[is_counted], class_count, self.name), is_counted
@@ -294,5 +292,5 @@ def count_classes(output_shape: Sequence[int], name: str) -> int:
 def _winners(table: np.ndarray) -> np.ndarray:
     """Return the winning class of each position of a table (n_positions, n_classes)."""
     is_single_unit = table.shape[1] == 1
-    winners: np.ndarray = table[:, 0] > _BINARY_THRESHOLD if is_single_unit else np.argmax(table, axis=1)
+    winners: np.ndarray = table[:, 0] > 0.5 if is_single_unit else np.argmax(table, axis=1)
     return winners.astype(np.int64)

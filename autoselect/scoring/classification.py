@@ -32,12 +32,6 @@ from autoselect.scoring.metric_base import Metric, Outputs, Row
 
 _MACRO = (PrecisionMacro, RecallMacro, F1Macro, BalancedAccuracy, CohenKappa)
 
-METRICS: tuple[str, ...] = ("accuracy", *(kind.name for kind in _MACRO))
-"""The figures of :func:`measures`, in order."""
-
-_TOLERANCE = 1e-3
-"""Probabilities may leave 0 to 1 by this much, by rounding."""
-
 
 class Prediction(LabelMetric):
     """Keeps what a model answered; rows [label, winner, its score, its softmax share, lowest, highest score]."""
@@ -91,8 +85,10 @@ def read_answers(rows: np.ndarray, groups: Groups | None = None) -> Answers:
     Returns:
         The answers. A model whose scores leave 0 to 1 on any sample gives logits; their softmax is the probability.
     """
+    # Probabilities may leave 0 to 1 by this much, by rounding.
+    tolerance = 1e-3
     y_true, y_pred, score, share, lowest, highest = rows.T
-    has_logits = lowest.min() < -_TOLERANCE or highest.max() > 1.0 + _TOLERANCE
+    has_logits = lowest.min() < -tolerance or highest.max() > 1.0 + tolerance
     probability = share if has_logits else score.clip(0.0, 1.0)
     return Answers(
         y_true=y_true.astype(np.int64), y_pred=y_pred.astype(np.int64), probability=probability, groups=groups
@@ -100,7 +96,7 @@ def read_answers(rows: np.ndarray, groups: Groups | None = None) -> Answers:
 
 
 def measures(answers: Answers) -> list[dict[str, Any]]:
-    """The figures of :data:`METRICS`.
+    """Accuracy, then what classes are averaged to.
 
     Args:
         answers: Of one model.

@@ -19,10 +19,6 @@ from autoselect.tflite.runner import Outputs, Running
 Evaluator = Callable[..., Any]
 """Of the user: drives a runner and returns a number, one for each sample, or the parts that a score is made of."""
 
-_BLOCK_BYTES = 1 << 20
-_MOST_IN_BLOCK = 64
-"""Metrics look at many samples at once: at one, NumPy's calls cost more than their work."""
-
 
 class ReferenceOutputs:
     """The float model's outputs on one set of samples, kept in a folder and memory-mapped."""
@@ -112,7 +108,8 @@ def stacked(outputs: Sequence[Outputs]) -> Outputs:
 def _block_size(outputs: Outputs) -> int:
     """How many samples are looked at together: as many as keep what is held in the processor's cache."""
     held = sum(value[0].nbytes for value in outputs.values())
-    return int(min(max(_BLOCK_BYTES // max(held, 1), 1), _MOST_IN_BLOCK))
+    # Metrics look at many samples at once: at one, NumPy's calls cost more than their work.
+    return int(min(max((1 << 20) // max(held, 1), 1), 64))
 
 
 def call_evaluator(

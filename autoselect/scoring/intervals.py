@@ -13,10 +13,6 @@ from autoselect.scoring.dependent import Grouping, Groups, grouping
 from autoselect.scoring.mean_bounds import largest_difference, upper_bound
 from autoselect.scoring.metric_base import Metric, Row, as_matrix
 
-_RESAMPLES = 1000
-_COSTLY_RESAMPLES = 200
-"""Resamples of user functions, whose cost is unknown."""
-
 
 def confidence_interval(
     metric: Metric,
@@ -59,7 +55,8 @@ def confidence_interval(
         return _wilson(matrix[:, 0], level)
     if metric.is_mean:
         return _possible(metric, *_of_mean(metric, matrix[:, 0], together, level))
-    count = _COSTLY_RESAMPLES if metric.is_costly else _RESAMPLES
+    # User functions are resampled less often: their cost is unknown.
+    count = 200 if metric.is_costly else 1000
     scores = _bootstrap(lambda chosen: metric.summarise(matrix[chosen]), together, count, seed)
     if scores.size <= count / 2:
         return math.nan, math.nan

@@ -15,8 +15,6 @@ from statistics import NormalDist
 import numpy as np
 
 _NORMAL = NormalDist()
-_NEAREST, _FURTHEST = -30.0, 7.0
-"""Bounds of the logarithm that is solved for."""
 
 
 def upper_bound(values: np.ndarray, end: float, tail: float, weights: np.ndarray | None = None) -> float:
@@ -64,9 +62,10 @@ def upper_bound(values: np.ndarray, end: float, tail: float, weights: np.ndarray
         slope = math.sqrt(float(counts @ ((below - mean) / distances) ** 2))
         return 1.0 - _NORMAL.cdf(root) + _NORMAL.pdf(root) * (1.0 / slope - 1.0 / root) - tail
 
-    if excess(_FURTHEST) <= 0.0:  # A tail of about a half.
-        return end - mean_at(_FURTHEST)[0]
-    return end - mean_at(brentq(excess, _NEAREST, _FURTHEST, xtol=1e-9))[0]
+    most = 7.0  # Of the logarithm that is solved for.
+    if excess(most) <= 0.0:  # A tail of about a half.
+        return end - mean_at(most)[0]
+    return end - mean_at(brentq(excess, -30.0, most, xtol=1e-9))[0]
 
 
 def largest_difference(differences: np.ndarray, span: float, tail: float, differing: float | None = None) -> float:

@@ -26,16 +26,6 @@ Rows = Sequence[Row] | np.ndarray
 
 _TAIL = 0.05
 """Intervals and bounds hold with a confidence of 95 %."""
-_SEED = 0
-"""Seed of groups and resamples."""
-_GROUPS = 200
-"""At most so many pseudo-values, each of a group of samples, since each takes a score."""
-_ROUNDING = 1e-9
-"""Differences of so small a share of the rows' range are none: pseudo-values are sums of large numbers."""
-_MOST_SAMPLES = 1e12
-"""Most samples that are an answer."""
-_REMEMBERED = 64
-"""Models whose pseudo-values are remembered; the members of most fronts are fewer."""
 _LATELY: dict[tuple[Metric, tuple[int, ...], bytes], np.ndarray] = {}
 """Pseudo-values by metric and rows, the latest last."""
 
@@ -119,7 +109,7 @@ def resampled_drops(
     evidence = _evidence(metric, rows, reference_rows, groups)
     if evidence is None:
         return np.zeros((0, 3))
-    rng, count = np.random.default_rng(_SEED), len(evidence.differences)
+    rng, count = np.random.default_rng(0), len(evidence.differences)
     drawn = (evidence.drawn(rng.integers(count, size=count)) for _ in range(resamples))
     return np.array([(one.differences.mean(), one.error(), one.bound(_TAIL)) for one in drawn]).reshape(-1, 3)
 
@@ -157,7 +147,8 @@ def samples_needed(
     def excess(logarithm: float) -> float:
         return evidence.bound(_TAIL, math.exp(logarithm) / losses) - allowed
 
-    most = math.log(_MOST_SAMPLES)
+    # A larger number of samples is no answer.
+    most = math.log(1e12)
     if float(np.average(evidence.differences)) >= allowed or excess(most) > 0.0:
         return math.inf
     needed = math.exp(brentq(excess, 0.0, most)) if excess(0.0) > 0.0 else 1.0
@@ -194,7 +185,8 @@ def _remembered(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) 
     key = (metric, rows.shape, content.digest())
     found = _LATELY.pop(key, None)
     _LATELY[key] = pseudo_values(metric, rows, groups) if found is None else found
-    if len(_LATELY) > _REMEMBERED:
+    # Models whose pseudo-values are remembered; the members of most fronts are fewer.
+    if len(_LATELY) > 64:
         _LATELY.pop(next(iter(_LATELY)))
     return _LATELY[key]
 
@@ -251,7 +243,8 @@ def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, groups: Groups |
     if metric.is_mean:
         evidence = _of_means(metric, ours[:, 0], theirs[:, 0])
         return evidence if together.is_each_alone else _of_groups(evidence, together)
-    bundles = together.bundled(_GROUPS, np.random.default_rng(_SEED))
+    # At most 200 pseudo-values, each of a group of samples, since each takes a score.
+    bundles = together.bundled(200, np.random.default_rng(0))
     try:
         evidence = _of_means(metric, *(_remembered(metric, side, bundles) for side in (ours, theirs)))
         drop = drop_from(metric.summarise(theirs), metric.summarise(ours), metric.direction)
@@ -268,7 +261,8 @@ def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence
     # Where all rows are equal their size is all that is known of their unit.
     span = 1.0 if are_hits else float(np.ptp(both) or np.abs(both).max() or 1.0)
     losses = ours - theirs if metric.direction == "minimize" else theirs - ours
-    differs = np.abs(losses) > _ROUNDING * span
+    # Differences of so small a share of the rows' range are none: pseudo-values are sums of large numbers.
+    differs = np.abs(losses) > 1e-9 * span
     return _Evidence(differences=np.where(differs, losses, 0.0), differs=differs, span=span)
 
 

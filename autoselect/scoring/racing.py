@@ -22,21 +22,6 @@ _SHARES = (6.0, 5.0, 4.0, 3.0)
 """Chances of a sample to be seen next, by stratum, hardest first: differences between candidates are most frequent
 among hard samples. Steeper ones make what is not seen of the easy samples worth too much."""
 
-_FIRST_SHARE = 0.1
-_FIRST_COUNT = 30
-_GROWTH = 1.5
-_LAST_SHARE = 0.85
-"""No look after this share of the samples but the one at all of them: there is too little left to save."""
-_BELIEF = 5.0
-"""Samples that count for the belief, before any is seen, that the candidate does as its rival."""
-_SPREAD = 0.02
-"""Variance that this belief gives the outcome of a bet, in shares of the square of what can be lost by it."""
-_LARGEST_BET = 0.95
-"""Share of what is left of the stake; all of it would be lost for good by one sample."""
-_ROUNDING = 1e-9
-_SURE = 1e9
-"""Logarithm of what is won where the goal is out of reach whatever comes."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
@@ -179,6 +164,8 @@ class Race:
 
     def _won(self, own: np.ndarray, rival: np.ndarray) -> np.ndarray:
         """Logarithm of the stake after each sample seen."""
+        # Samples that count for the belief, before any is seen, that the candidate does as its rival.
+        belief = 5.0
         count = len(own)
         differences = own - rival[:count]
         allowed = self._goal * len(rival) - float(rival.sum()) - _before(differences)
@@ -187,16 +174,19 @@ class Race:
         best = min(self._best, float(own.min()))
         gains = np.minimum.accumulate(((best - rival) / self._shares)[::-1])[::-1] * self._left
         at_stake = allowed - gains[:count]
-        rounding = _ROUNDING * max(1.0, float(np.abs(rival).max())) * len(rival)
+        rounding = 1e-9 * max(1.0, float(np.abs(rival).max())) * len(rival)
         unit = np.where(at_stake > rounding, at_stake, np.inf)  # Where nothing is at stake there is no bet.
         outcomes = (differences / chances[:count] - allowed) / unit
         as_rival = -allowed / unit
-        seen = _BELIEF + np.arange(count)
-        mean = (_BELIEF * as_rival + _before(outcomes)) / seen
-        square = (_BELIEF * (as_rival**2 + _SPREAD) + _before(outcomes**2)) / seen
-        bets = np.clip(mean / square, 0.0, _LARGEST_BET)
+        seen = belief + np.arange(count)
+        mean = (belief * as_rival + _before(outcomes)) / seen
+        # Variance that this belief gives the outcome of a bet, in shares of the square of what can be lost by it.
+        square = (belief * (as_rival**2 + 0.02) + _before(outcomes**2)) / seen
+        # The largest share of the stake that is bet: all of it would be lost for good by one sample.
+        bets = np.clip(mean / square, 0.0, 0.95)
         won = np.cumsum(np.log(np.maximum(1.0 + bets * outcomes, np.finfo(np.float64).tiny)))
-        return np.where(np.maximum.accumulate(at_stake < -rounding), _SURE, won)
+        # Logarithm of what is won where the goal is out of reach whatever comes.
+        return np.where(np.maximum.accumulate(at_stake < -rounding), 1e9, won)
 
 
 def _before(values: np.ndarray) -> np.ndarray:
@@ -223,8 +213,9 @@ def first_look(count: int) -> int:
 
 def _looks(count: int) -> tuple[int, ...]:
     looks = []
-    seen = max(_FIRST_COUNT, math.ceil(_FIRST_SHARE * count))
-    while seen < _LAST_SHARE * count:
+    seen = max(30, math.ceil(0.1 * count))
+    # No look after this share of the samples but the one at all of them: there is too little left to save.
+    while seen < 0.85 * count:
         looks.append(seen)
-        seen = math.ceil(_GROWTH * seen)
+        seen = math.ceil(1.5 * seen)
     return (*looks, count)

@@ -21,13 +21,6 @@ from autoselect.scoring.metric_base import (
     target_array,
 )
 
-DECIBEL_CAP = 200.0
-"""Bound of decibel values, in dB, in place of infinity where there is no error, or no signal."""
-
-_PROBABILITY_FLOOR = 1e-10
-_SUM_TOLERANCE = 1e-3
-_INTEGER_PEAK = 255.0
-
 
 class _ErrorMetric(MeanMetric):
     """A mean over samples of an error against a target of the output's shape (axes of size 1 aside)."""
@@ -94,14 +87,15 @@ class PeakSignalToNoise(_ErrorMetric):
         return np.array([_decibel(1.0, float(np.mean(self._errors(outputs, target) ** 2)))])
 
     def _scaled(self, array: np.ndarray) -> np.ndarray:
+        integer_peak = 255.0
         if array.dtype.kind not in "iu":
             return array.astype(np.float64)
-        if array.size and (array.min() < 0 or array.max() > _INTEGER_PEAK):
+        if array.size and (array.min() < 0 or array.max() > integer_peak):
             raise DataError(
                 f"metric {self.name!r}: expected integer targets from 0 to 255, got {array.min()} to "
                 f"{array.max()}. Give float targets of the range 0 to 1 instead."
             )
-        return array / _INTEGER_PEAK
+        return array / integer_peak
 
 
 class SignalToQuantizationNoise(MeanMetric):
@@ -165,11 +159,13 @@ class KullbackLeibler(MeanMetric):
 
 
 def _decibel(signal: float, noise: float) -> float:
+    # Bound of decibel values, in dB, in place of infinity where there is no error, or no signal.
+    decibel_cap = 200.0
     if noise == 0.0:
-        return DECIBEL_CAP
+        return decibel_cap
     if signal == 0.0:
-        return -DECIBEL_CAP
-    return min(max(10.0 * (math.log10(signal) - math.log10(noise)), -DECIBEL_CAP), DECIBEL_CAP)
+        return -decibel_cap
+    return min(max(10.0 * (math.log10(signal) - math.log10(noise)), -decibel_cap), decibel_cap)
 
 
 def _same_shape(ours: np.ndarray, theirs: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -191,7 +187,7 @@ def _two_sided(wanted: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _are_probabilities(table: np.ndarray) -> bool:
-    return bool(np.all(table >= 0.0) and np.all(np.abs(table.sum(axis=1) - 1.0) <= _SUM_TOLERANCE))
+    return bool(np.all(table >= 0.0) and np.all(np.abs(table.sum(axis=1) - 1.0) <= 1e-3))
 
 
 def _softmax(table: np.ndarray) -> np.ndarray:
@@ -200,5 +196,5 @@ def _softmax(table: np.ndarray) -> np.ndarray:
 
 
 def _floored(table: np.ndarray) -> np.ndarray:
-    clipped = np.clip(table, _PROBABILITY_FLOOR, None)
+    clipped = np.clip(table, 1e-10, None)
     return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))

@@ -11,7 +11,6 @@ from typing import Any
 from autoselect.errors import ModelError, first_line, sentence
 
 KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
-_MOST_METADATA_BYTES = 1 << 20
 
 
 def load_keras(path: Path) -> Any:
@@ -61,7 +60,7 @@ def _is_hdf5(path: Path) -> bool:
 def _keras_metadata(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
-            if archive.getinfo("metadata.json").file_size > _MOST_METADATA_BYTES:
+            if archive.getinfo("metadata.json").file_size > 1 << 20:
                 raise ValueError("metadata.json is too large")
             return str(json.loads(archive.read("metadata.json")).get("keras_version", ""))
     except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, AttributeError, RuntimeError) as exc:

@@ -21,8 +21,6 @@ from autoselect.tflite.tflite_file import TfliteFile
 
 LONGEST_UNROLLED = 256
 """Steps. Every step becomes 10 to 25 ops, and the quantizer's time grows with the square of their number."""
-_TOLERANCE = 1e-4
-"""Share of the largest output: the same sums in another order."""
 _SWITCHES = {"unroll": True, "_could_use_gpu_kernel": False}
 """A layer's attributes while it is unrolled; tf-keras decides by the second whether it looks at the first."""
 _LOOPS = ("WHILE", "STABLEHLO_WHILE")
@@ -133,7 +131,8 @@ def _refuse_other_outputs(model: Any, content: bytes, names: str) -> None:
     for row, found in zip(rows, answers, strict=True):
         expected = _called(model, [row[at] for at in order])
         worst = max(_distance(value, found) for value in expected)
-        if not worst <= _TOLERANCE:
+        # Share of the largest output: the same sums in another order.
+        if not worst <= 1e-4:
             raise ModelError(
                 f"The outputs change when the recurrent layers {names} are unrolled (by {worst:.2g} of their size), so "
                 "they are not. Convert the model to a float .tflite yourself, and pass that."

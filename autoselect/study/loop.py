@@ -33,15 +33,6 @@ from autoselect.study.recording.optuna_study import Asked, SearchStudy
 from autoselect.study.setup.baselines import Baseline
 from autoselect.study.yardstick import Yardstick
 
-_HOPELESS_AFTER = 5
-"""The search stops after so many failures with nothing scored: something is wrong with the ingredients."""
-
-_RIVALS = 3
-"""Scored candidates that a new one is compared with, sample by sample."""
-
-_PATIENCE_SECONDS = 1.0
-"""How long the loop waits before it looks how many slots there are: workers of a cluster come and go."""
-
 Stop = Callable[[Sequence[Scores]], "str | None"]
 """Says why the search is at its end, given what is scored; else None."""
 
@@ -218,7 +209,8 @@ class SearchLoop:
             self._pipeline.add(asked, known=len(self._known))
 
     def _tell_oldest(self) -> None:
-        done = self._pipeline.take(_PATIENCE_SECONDS)
+        # The loop looks each second how many slots there are: workers of a cluster come and go.
+        done = self._pipeline.take(1.0)
         if done is None:
             return
         if done.built is not None:
@@ -259,7 +251,8 @@ class SearchLoop:
     def _rivals(self, recipe: Recipe, count: int) -> list[str]:
         """The candidates most like this one, among the first ``count`` scored; their errors are nearly its own."""
         unlike = {sha: len(recipe.nodes_unlike(other)) for sha, other in islice(self._recipes.items(), count)}
-        return sorted(unlike, key=lambda sha: unlike[sha])[:_RIVALS]
+        # A new candidate is compared with three scored ones, sample by sample.
+        return sorted(unlike, key=lambda sha: unlike[sha])[:3]
 
     def _goal(self, built: build_jobs.BuildReply, count: int) -> float | None:
         """The score this candidate needs to enlarge the hypervolume of the front by ``min_gain``.
@@ -360,7 +353,8 @@ class SearchLoop:
         op = error.op if isinstance(error, ScoreError) else None
         nodes = () if op is None or built is None else self._failing(built.places, op)
         self._report(self._study.tell(asked, error=str(error), error_kind=error.kind, error_nodes=tuple(nodes)))
-        if self._failed >= _HOPELESS_AFTER and not self._known:
+        # The search stops after five failures with nothing scored: something is wrong with the ingredients.
+        if self._failed >= 5 and not self._known:
             raise PreparationError(f"The first {self._failed} candidates all failed. The last one: {error}")
 
     def _report(self, record: TrialRecord) -> None:

@@ -43,18 +43,6 @@ from autoselect.study.setup.repair_choice import seconds_expected
 from autoselect.study.stage_clock import StageClock
 from autoselect.tflite import reader, wide_kernels
 
-_MEMBERS = 10
-"""Usual number of members of a front, which are scored on the held-out samples too."""
-_REFERENCES = 2
-"""Models that are run again before the first trial: float and all-integer."""
-_PROBED_FURTHER = 1 / 3
-"""Share of the probes in integers that another state takes: most units err too little there to be told apart. Seen were
-0.2 (EfficientNet-B0) and 0.4 (a style-transfer net); it is a guess for others."""
-_FORECASTS_OF_ASK, _FORECASTS_TIMED = 75, 4
-"""Forecasts of one ask (``experiments/cost``: 73 and 77 with 40 and 120 units), and how many are timed."""
-_SECONDS_OF_MAC = 2e-9
-"""Seconds that LiteRT's own 16-bit convolutions take for each MAC, see :mod:`autoselect.tflite.wide_kernels`."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Outlook(Result):
@@ -129,7 +117,8 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         kept = sum(path.stat().st_size for path in folder.root.rglob("*") if path.is_file())
         asking = math.nan if refused else _seconds_of_asking(case, settings, pool, space)
         phases = {
-            "prepare": prepared + wholes[0].reading + build + _REFERENCES * _repeating(inference),
+            # Two models are run again before the first trial: float and all-integer.
+            "prepare": prepared + wholes[0].reading + build + 2 * _repeating(inference),
             "repairs": (math.nan if refused else seconds_expected(case, settings, pool, space)) / settings.processes,
             "probes": _probing(units, case, settings, pool) / settings.processes,
             "trials": _trials(wholes, len(baselines(case.layers, space, settings.template)), case, settings, asking),
@@ -202,7 +191,9 @@ def _repeating(inference: float) -> float:
 def _probing(units: Sequence[Sequence[str]], case: Case, settings: Settled, pool: Workers) -> float:
     """Seconds of all probes: of each group in integers, and of a part of them in each other state that errs."""
     further = len({*settings.states} - {EXACT})
-    return probe_count(len(units)) * (1 + _PROBED_FURTHER * further) * _seconds_of_probe(units, case, settings, pool)
+    # Share of the probes in integers that another state takes: most units err too little there to be told apart. Seen
+    # were 0.2 (EfficientNet-B0) and 0.4 (a style-transfer net); it is a guess for others.
+    return probe_count(len(units)) * (1 + further / 3) * _seconds_of_probe(units, case, settings, pool)
 
 
 def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: Settled, asking: float) -> float:
@@ -221,12 +212,15 @@ def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: Settled, 
 
 def _checking(wholes: Sequence[_Whole], case: Case) -> float:
     """Seconds after the trials: members are scored on held-out samples, run again, and run on their own kernels."""
+    # Usual number of members of a front, which are scored on the held-out samples too.
+    members = 10
     _, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
     samples = case.counts.get("search", 0)
     scored = case.counts.get("heldout", 0) / samples * score if samples else 0.0
     macs = wholes[-1].slow_macs
-    slow = 0.0 if macs < wide_kernels.WORTH_IT else _SECONDS_OF_MAC * macs * runs_on_kernels(_MEMBERS // 2, macs)
-    return _MEMBERS * (scored + _repeating(inference)) + slow
+    # Seconds that LiteRT's own 16-bit convolutions take for each MAC, see :mod:`autoselect.tflite.wide_kernels`.
+    slow = 0.0 if macs < wide_kernels.WORTH_IT else 2e-9 * macs * runs_on_kernels(members // 2, macs)
+    return members * (scored + _repeating(inference)) + slow
 
 
 def _seconds_of_asking(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -> float:
@@ -241,9 +235,10 @@ def _seconds_of_asking(case: Case, settings: Settled, pool: Workers, space: Boun
     repairs = corrected_at_once(recipe.repairs)
     forecast = forecaster({repairs: blueprint}, case.layers, settings, target, space.not_int16)
     begun = time.perf_counter()
-    for _ in range(_FORECASTS_TIMED):
+    # Four forecasts are timed. An ask takes 73 with 40 units and 77 with 120 (`experiments/cost`).
+    for _ in range(4):
         forecast(space.pin(frozenset()), {}, repairs)
-    return (time.perf_counter() - begun) / _FORECASTS_TIMED * _FORECASTS_OF_ASK
+    return (time.perf_counter() - begun) / 4 * 75
 
 
 def _seconds_of_probe(units: Sequence[Sequence[str]], case: Case, settings: Settled, pool: Workers) -> float:

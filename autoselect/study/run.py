@@ -24,6 +24,7 @@ from autoselect.domain.states import SIXTEEN
 from autoselect.domain.units import nodes_behind
 from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError, UsageError, sentence
 from autoselect.isolation.door import InTime, Workers
+from autoselect.isolation.machine import why_fewer
 from autoselect.isolation.pool import result_of
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
@@ -224,6 +225,8 @@ def _search(
     _keep_pins(folder, told, request.pins)
     if request.pins:
         _note(pinned_in_words(folder.read_manifest()), folder, clock)
+    if request.said.workers is None and (fewer := why_fewer(request.facts.workers)) is not None:
+        _note(fewer, folder, clock)
     search = _Search(
         request=request,
         folder=folder,

@@ -8,10 +8,6 @@ from autoselect.domain.objectives import Constraints, Direction, drop_from, scor
 from autoselect.domain.rule import BREAK_PRICE, Rule
 from autoselect.runs.records import Scores
 
-_SIZE_STEP = 0.01
-"""Share of the float model's size: a smaller difference is no reason to take one of two models."""
-_PENALTY_STEP = 0.5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yardstick:
@@ -51,7 +47,8 @@ class Yardstick:
 
     def steps(self, spacing: float) -> dict[str, float]:
         """The least difference that counts, by cost; with other costs every difference counts."""
-        return {"size_bytes": spacing * _SIZE_STEP * self.float_size_bytes, "penalty": spacing * _PENALTY_STEP}
+        # A smaller difference is no reason to take one of two models: 1 % of float's size, half a point of penalty.
+        return {"size_bytes": spacing * 0.01 * self.float_size_bytes, "penalty": spacing * 0.5}
 
     def violations(self, scores: Scores) -> dict[str, float]:
         """How far each constraint is exceeded; at most 0 if it is met."""

@@ -17,10 +17,6 @@ Sample = Mapping[str, np.ndarray]
 
 MOST_ROUNDING = 1e-5
 """What outputs of equal models are apart, see :func:`difference`: sums of float32 in another order."""
-_MOST_AMPLIFIED = 1e-3
-"""How far outputs of equal models are apart if they amplify rounding: deep models, differences of large values."""
-_TIMES_KERNELS = 4.0
-"""Two roundings of one model are alike to this factor."""
 
 
 def difference(first: bytes, second: bytes, samples: Iterable[Sample], *, delegates: bool = True) -> float:
@@ -51,10 +47,12 @@ def is_rounding(apart: float, content: bytes, samples: Iterable[Sample]) -> bool
     Raises:
         ScoreError: If the interpreter refuses the model.
     """
-    if apart <= MOST_ROUNDING or apart > _MOST_AMPLIFIED:
+    # How far outputs of equal models are apart if they amplify rounding: deep models, differences of large values.
+    if apart <= MOST_ROUNDING or apart > 1e-3:
         return apart <= MOST_ROUNDING
     plain, deployed = Runner(content, delegates=False), Runner(content)
-    return apart <= _TIMES_KERNELS * _largest(plain, deployed, samples)
+    # Two roundings of one model are alike to this factor.
+    return apart <= 4.0 * _largest(plain, deployed, samples)
 
 
 def _largest(ours: Runner, theirs: Runner, samples: Iterable[Sample]) -> float:

@@ -34,7 +34,6 @@ Statistic = Literal["median", "mean"]
 
 _TIMEOUT_SECONDS = 600
 """More than the tool takes: 150 s of warm-up, then 150 s of runs, and the last run of each."""
-_REASON_LENGTH = 300
 _READY = "Connect it, turn on USB debugging on it, unlock it and allow this computer."
 _VALUES: tuple[tuple[str, Statistic], ...] = (("median", "median"), ("avg", "mean"), ("curr", "mean"))
 
@@ -73,7 +72,7 @@ def _reason(output: str) -> str:
     """What the tool complains of; else the last it said."""
     lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR") and "Benchmarking failed" not in line]
-    return " ".join(errors or lines[-1:])[:_REASON_LENGTH] or "nothing."
+    return " ".join(errors or lines[-1:])[:300] or "nothing."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,6 @@ from autoselect.errors import ScoreError
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-_WARM_UPS = 3
-_FEWEST, _MOST = 5, 50
-_ENOUGH_SECONDS = 0.5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
@@ -50,10 +46,10 @@ def latency_of(content: bytes, sample: Mapping[str, np.ndarray], *, threads: int
 
 def repeated(seconds: Callable[[], float]) -> Latency:
     """Run until half a second is measured, 5 to 50 times, after three runs that do not count; ``seconds`` runs once."""
-    for _ in range(_WARM_UPS):
+    for _ in range(3):
         seconds()
     times: list[float] = []
-    while len(times) < _FEWEST or (len(times) < _MOST and sum(times) < _ENOUGH_SECONDS):
+    while len(times) < 5 or (len(times) < 50 and sum(times) < 0.5):
         times.append(seconds())
     low, median, high = (1e3 * float(value) for value in np.percentile(times, [25, 50, 75]))
     return Latency(median=median, low=low, high=high, runs=len(times))

@@ -12,10 +12,6 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.tflite.schema_types import Indices, Model, SubGraph, Tensor, names_of_codes
 from autoselect.tflite.unpacking import TENSORS, Tables, field
 
-ENTRY_BYTES = 4
-"""Fewest bytes that an entry of a vector takes in the file."""
-MOST_TEXT_BYTES = 1 << 30
-"""Most bytes of all names together, unless the file itself is larger."""
 MOST_ELEMENTS = 1 << 40
 """Most elements of one tensor."""
 _ODD_SIZES = frozenset({"STRING", "RESOURCE", "VARIANT", "INT4", "INT2", "UINT4"})
@@ -31,6 +27,8 @@ def check_room(raw: Any, tables: Tables, size: int) -> None:
     Raises:
         ValueError: If there are more entries, or longer names, than a file of this size can hold.
     """
+    # Most bytes of all names together, unless the file itself is larger.
+    most_text_bytes = 1 << 30
     counts = [raw.BuffersLength(), raw.OperatorCodesLength(), raw.MetadataLength(), raw.SignatureDefsLength()]
     graphs = raw.SubgraphsLength()
     _fit(sum(counts) + graphs, size)
@@ -42,16 +40,17 @@ def check_room(raw: Any, tables: Tables, size: int) -> None:
         signature = raw.SignatureDefs(i)
         counts += [signature.InputsLength(), signature.OutputsLength()]
         _fit(sum(counts) + graphs, size)
-    if sum(counts) * size > MOST_TEXT_BYTES:  # Else they cannot be that long, all of the file each.
+    if sum(counts) * size > most_text_bytes:  # Else they cannot be that long, all of the file each.
         total = 0
         for length in _lengths_of_texts(raw, tables):
             total += length
-            if total > max(MOST_TEXT_BYTES, size):
+            if total > max(most_text_bytes, size):
                 raise ValueError("names that are longer than the file")
 
 
 def _fit(entries: int, size: int) -> None:
-    if entries * ENTRY_BYTES > size:
+    # Fewest bytes that an entry of a vector takes in the file.
+    if entries * 4 > size:
         raise ValueError(f"{entries} entries in {size} bytes")
 
 

@@ -61,9 +61,9 @@ class Population:
     float_score: float
 
     @classmethod
-    def of(cls, name: str) -> Population:
+    def of(cls, name: str, results: Path = RESULTS) -> Population:
         """Read a case; of candidates that answer alike on all samples one stays."""
-        kept = read(name)
+        kept = read(name, results)
         _, first = np.unique(np.column_stack([kept.hits, kept.decibels]), axis=0, return_index=True)
         own = [kept.scores[i] for i in first.tolist()]
         kept = replace(kept, scores=own, hits=kept.hits[first], decibels=kept.decibels[first])
@@ -216,11 +216,11 @@ def demo() -> list[list[str]]:
             median = float(np.median(penalties))
             keep = sum(penalty <= 2.0 * median + SMALL for penalty in penalties)
             told = " ".join(f"{penalty:.1f}" for penalty in penalties)
-            found.append([str(count), _name_of(rule), told, f"{median:.2f}", f"{keep} of {DEMO_DRAWS}"])
+            found.append([str(count), name_of(rule), told, f"{median:.2f}", f"{keep} of {DEMO_DRAWS}"])
     return found
 
 
-def _name_of(rule: str | float) -> str:
+def name_of(rule: str | float) -> str:
     return rule if isinstance(rule, str) else f"break price {rule:g}"
 
 
@@ -314,7 +314,7 @@ def by_scores_alone(
     return float(np.mean(again))
 
 
-_HEAD_OF_RULES = " | ".join(f"{_name_of(rule)}: broken, % | penalty" for rule in RULES)
+_HEAD_OF_RULES = " | ".join(f"{name_of(rule)}: broken, % | penalty" for rule in RULES)
 RULES_TITLE = "Rules, means over all limits"
 HEADS = {
     "Bounds on the drop at 95 %": (

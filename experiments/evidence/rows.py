@@ -143,9 +143,9 @@ def keep(name: str, trials: int, results: Path) -> None:
     )
 
 
-def read(name: str) -> Kept:
+def read(name: str, results: Path = RESULTS) -> Kept:
     """The kept rows of a case."""
-    with np.load(RESULTS / f"{name}_rows.npz") as kept:
+    with np.load(results / f"{name}_rows.npz") as kept:
         hits, float_hits = kept["hits"].astype(np.float64), kept["float_hits"].astype(np.float64)
         empty = dict.fromkeys(Scores.__dataclass_fields__, 0)
         scores = [

@@ -11,6 +11,7 @@ from shown import listed, table
 RESULTS = Path(__file__).resolve().parent / "results"
 NAMES = {
     "mobilenet_pc": "MobileNetV1-0.25",
+    "mobilenet_pc_agreement": "MobileNetV1-0.25, agreement with float",
     "ds_cnn": "DS-CNN",
     "fsrcnn": "FSRCNN x2",
     "denoiser": "streaming denoiser",

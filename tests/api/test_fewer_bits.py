@@ -8,6 +8,7 @@ import json
 import tempfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,7 +20,6 @@ from autoselect.domain.rule import Standing
 from autoselect.embedded import calibration, heldout_samples, model_path, search_samples
 from autoselect.errors import UsageError
 from autoselect.report.page.levels import level_rows
-from autoselect.study.proposing.expectation import Likely
 from autoselect.study.setup import weight_ladder
 from autoselect.study.what_if import questions
 
@@ -131,13 +131,14 @@ def test_fewer_bits_without_an_objective_that_counts_them_are_refused(tmp_path: 
 
 def test_a_question_counts_what_is_stored_as_the_recommendation_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file of a model of fewer levels is as large as any; beside the recommended one its packed size counts."""
-    sizes, own = list[float](), questions._standing
+    sizes, own = list[float](), questions.Questions._expected_standing
 
-    def noted(likely: Likely, *, size_bytes: float, penalty: float, left_ops: int) -> Standing:
-        sizes.append(size_bytes)
-        return own(likely, size_bytes=size_bytes, penalty=penalty, left_ops=left_ops)
+    def noted(*args: Any) -> Standing:
+        standing = own(*args)
+        sizes.append(standing.size_bytes)
+        return standing
 
-    monkeypatch.setattr(questions, "_standing", noted)
+    monkeypatch.setattr(questions.Questions, "_expected_standing", noted)
     unscored = autoselect.load_run(run().directory).what_if("int8", deny=["CONV_2D"])
     assert unscored.preferred is not None
     packed = run().front["download_bytes"]

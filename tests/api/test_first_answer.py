@@ -10,6 +10,7 @@ import pytest
 
 import autoselect
 from autoselect.cases.events import Event, StageStarted
+from autoselect.isolation import machine
 from autoselect.study import run
 
 
@@ -48,3 +49,11 @@ def test_a_budget_of_one_trial_is_the_integer_model(tmp_path: Path) -> None:
     found = pump.search(tmp_path / "run", trials=1, repairs=True, listener=events.append)
     assert found.trials["origin"].tolist() == ["baseline:fiq"]
     assert {"repairs", "plan", "probes"}.isdisjoint(stages(events))
+
+
+def test_a_search_says_that_memory_holds_fewer_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "available_cpus", lambda: 2)
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 2e9)
+    found = pump.search(tmp_path / "run", trials=1, workers=None)
+    assert machine.why_fewer(1) in found.manifest["notes"]
+    assert found.manifest["settings"]["workers"] == 1

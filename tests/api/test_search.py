@@ -603,6 +603,14 @@ def test_on_the_word_of_a_number_no_model_far_from_float_is_recommended(tmp_path
     limits = pd.read_csv(run.directory / "limits.csv", dtype={"id": str})
     usual = limits[limits["allowed_drop"] <= 0.01]
     assert not set(usual["id"]) & set(far.index)
+    asked = [run.what_if(str(id_)) for id_ in front.index]
+    assert {found.name for found in asked if found.far} == set(far.index)
+    assert {found.chance_within for found in asked if found.far} == {0.0}
+    assert not any(found.preferred for found in asked)
+    answers = [run.what_if("int8", in_float=node) for node in run.what_if("int8").nodes]
+    unscored = [found for found in answers if found.trial is None and found.far]
+    assert unscored
+    assert {(found.chance_within, found.preferred) for found in unscored} == {(0.0, False)}
 
 
 class Fewer:

@@ -130,6 +130,15 @@ def test_what_is_unknown_has_a_guess_with_an_interval(run: autoselect.Run) -> No
         assert found.gap == 0.0 or not found.on_front
 
 
+def test_no_member_of_the_front_is_preferred_to_the_recommended_one(run: autoselect.Run) -> None:
+    rule, members = run._asked().tried.rule, run._asked().tried.members
+    for member in members:
+        found = run.what_if(member.record.id)
+        assert found.preferred is False
+        assert found.far is False  # Its own samples bound what it loses.
+        assert found.chance_within == pytest.approx(1.0 - rule.chance_to_break(member.standing), abs=1e-6)
+
+
 def test_the_float_model_loses_nothing(run: autoselect.Run) -> None:
     found = run.what_if("float")
     assert [found.drop, found.drop_low, found.drop_high, found.chance_within] == [0.0, 0.0, 0.0, 1.0]

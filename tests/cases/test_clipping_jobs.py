@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from reviewing import Reviewed
 from settling import settled
 
 import autoselect
@@ -58,7 +59,7 @@ def warnings(call: Any, evaluation: np.ndarray, folder: Path) -> list[str]:
     return [e.message for e in events if isinstance(e, Warned) and e.message.startswith("Values leave")]
 
 
-def test_values_beyond_what_calibration_saw_are_warned_of_once(tmp_path: Path) -> None:
+def test_values_beyond_what_calibration_saw_are_warned_of_once(reviewed: Reviewed, tmp_path: Path) -> None:
     evaluation = np.concatenate([CALIBRATION, 8.0 * CALIBRATION])
     [message] = warnings(plain, evaluation, tmp_path)
     outputs = CALIBRATION @ zoo.weights(8, 4)
@@ -67,7 +68,7 @@ def test_values_beyond_what_calibration_saw_are_warned_of_once(tmp_path: Path) -
     assert " of 40 search samples (it has -" in message
     for values in (CALIBRATION, outputs):
         assert f"integers hold {values.min():.3g} to {values.max():.3g})" in message
-    assert message.endswith("from the same source as those that are scored, and prepare them alike.")
+    reviewed("values beyond what calibration saw", message, measured=True)
 
 
 def test_inputs_of_another_preparation_are_told_where_the_outputs_keep_their_range(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from reviewing import Reviewed
 
 from autoselect.cases.events import EndedEarly, Event, Noted, StageStarted, StepFinished, TrialFinished, Warned, logged
 
@@ -23,23 +24,14 @@ EVENTS: list[Event] = [
 ]
 
 
-def test_each_event_is_a_record_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_event_is_a_record_and_goes_on(reviewed: Reviewed, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Event] = []
     with caplog.at_level(logging.DEBUG, "autoselect"):
         listener = logged(seen.append)
         for event in EVENTS:
             listener(event)
     assert seen == EVENTS
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", "stage model"),
-        ("INFO", "stage trials, 5 steps"),
-        ("INFO", "trial 3, tpe: score 0.9, penalty 1.5, 9 bytes"),
-        ("INFO", "trial 4, tpe: failed. It broke."),
-        ("INFO", "stage trials ends early: nothing is left to try"),
-        ("DEBUG", "step of heldout"),
-        ("WARNING", "Be careful."),
-        ("INFO", "Good to know."),
-    ]
+    reviewed("records of events", [f"{record.levelname} {record.getMessage()}" for record in caplog.records])
 
 
 def test_without_a_handler_nothing_is_printed() -> None:

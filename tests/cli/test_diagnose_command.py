@@ -206,7 +206,7 @@ def test_ablation_is_summed_up(api: FakeApi) -> None:
     table = api.answer.layer_statistics.assign(leave_one_in=[0.1 * n for n in range(15)], leave_one_out=0.5)
     api.answer = made_diagnosis(None, layer_statistics=table)
     printed = " ".join(invoke("m").stdout.split())
-    assert "largest for net/a_rather_long_folder/of_names/block_14/depthwise [red]: 1.4 of" in printed
+    assert "net/a_rather_long_folder/of_names/block_14/depthwise [red]: 1.4 of" in printed
 
 
 def test_json_is_one_object_and_nothing_else(api: FakeApi, tmp_path: Path) -> None:

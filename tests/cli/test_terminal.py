@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reviewing import Reviewed
 from typer.testing import CliRunner
 
 import autoselect
@@ -143,27 +144,19 @@ def checked(monkeypatch: pytest.MonkeyPatch, *args: str, machine_bytes: float = 
     return CliRunner().invoke(app, ["check", "m.tflite", *args])
 
 
-def test_a_check_says_what_the_search_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_says_what_the_search_would_be(reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch) -> None:
     done = checked(monkeypatch, "--trials", "100")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[:5] == [
-        "model         102.2 kB as float, 26 nodes in 22 units that move together",
-        "samples       100 calibration, 1,000 search, 2,000 held-out",
-        "search space  4.2e+06 candidates; 2 states for each unit",
-        "one trial     0.45 s (0.05 to build, 0.4 to score, 0.4 ms an inference)",
-        "the search    100 trials on 2 workers: about 1:35",
-    ]
-    assert lines[5].startswith("disk          about 12.00 MB while it runs, ")
-    assert lines[6] == "memory        about 1.8 GB in all, of 24 GB"
-    assert lines[7] == "of it         calibrating 0:05, probes of units 0:09, trials 1:05, held-out samples 0:16"
-    assert lines[8] == "Next: autoselect search m.tflite --trials 100"
+    assert lines[5].startswith("disk ")
+    assert "12.00 MB" in lines[5]
+    reviewed("a check", [*lines[:5], *lines[6:]])
 
 
-def test_a_check_warns_of_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_warns_of_too_little_memory(reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch) -> None:
     done = checked(monkeypatch, machine_bytes=1e9)
-    assert "memory        about 1.8 GB in all, of 1 GB" in done.stdout
-    assert "Let fewer than 2 workers do it (--workers)" in " ".join(done.stderr.split())
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("memory"))
+    reviewed("a check warns of memory", [line, *done.stderr.splitlines()])
 
 
 def test_a_check_says_what_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import zoo
+from reviewing import Reviewed
 
 from autoselect.cases.compiling import Compiling
 from autoselect.cases.compiling import partition as kept_partition
@@ -162,13 +163,15 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("taken", "pieces"), TAKEN.values(), ids=TAKEN)
-def test_what_is_in_no_piece_is_left(fake: Fake, taken: Sequence[int], pieces: Any) -> None:
+def test_what_is_in_no_piece_is_left(reviewed: Reviewed, fake: Fake, taken: Sequence[int], pieces: Any) -> None:
     count = len(op_types(content()))
     pieces = {"all": (tuple(range(count)),), "none": ()}.get(pieces, pieces)
     found = asked(fake.plans({"taken": [i for i in taken if i < count]}))
     assert found.pieces == pieces
     assert set(found.left) == set(range(count)) - {i for piece in pieces for i in piece}
-    assert all(why.startswith("Qualcomm's compiler leaves it") and REASON in why for why in found.left.values())
+    assert all(REASON in why for why in found.left.values())
+    if found.left:
+        reviewed("Qualcomm's compiler leaves an op", sorted(set(found.left.values())))
 
 
 def test_the_program_is_told_the_model_the_chip_and_where_to_write(fake: Fake) -> None:
@@ -228,11 +231,9 @@ SAID_BY_VENDOR = """
 """
 
 
-def test_reasons_are_taken_from_both_logs(fake: Fake) -> None:
+def test_reasons_are_taken_from_both_logs(reviewed: Reviewed, fake: Fake) -> None:
     found = asked(fake.plans({"taken": [0, 1, 6], "err": SAID_BY_LITERT, "out": SAID_BY_VENDOR}))
-    assert found.left[2] == "Unsupported input/output datatypes of 'DepthWiseConv2d'. Mix"
-    assert found.left[3] == "its validator refuses ElementWiseNeuron"
-    assert found.left[4] == "the compiler has no CumSum of this kind"
+    reviewed("reasons of both logs", [f"{i}: {found.left[i]}" for i in range(2, 5)])
     assert REASON in found.left[5]
 
 

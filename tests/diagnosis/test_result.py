@@ -16,10 +16,10 @@ NODES = tuple(
 )
 SHIFTS = {
     "a": Shift(before=1.5, after=0.01),
-    "b": Shift(before=2.0, after=2.0, reason="it does not fit"),
-    "c": Shift(before=math.nan, after=math.nan, reason="it has none"),
+    "b": Shift(before=2.0, after=2.0, reason="too wide"),
+    "c": Shift(before=math.nan, after=math.nan, reason="none"),
 }
-SKIPPED = {"a": {"equalization": "TANH follows it", "weights-mse": "it is hybrid"}, "b": {}, "c": {}}
+SKIPPED = {"a": {"equalization": "before TANH", "weights-mse": "hybrid"}, "b": {}, "c": {}}
 
 
 def test_repairs_fill_four_columns_of_each_node() -> None:
@@ -37,7 +37,7 @@ def test_repairs_fill_four_columns_of_each_node() -> None:
     columns = ("bias_shift", "bias_shift_corrected", "bias_reason", "repairs_skipped")
     rows = [[str(row[column]) for column in columns] for row in wide_rows(outcome)]
     assert rows == [
-        ["1.5", "0.01", "", "equalization: TANH follows it; weights-mse: it is hybrid"],
-        ["2.0", "2.0", "it does not fit", ""],
-        ["nan", "nan", "it has none", ""],
+        ["1.5", "0.01", "", "equalization: before TANH; weights-mse: hybrid"],
+        ["2.0", "2.0", "too wide", ""],
+        ["nan", "nan", "none", ""],
     ]

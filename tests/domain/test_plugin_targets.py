@@ -144,9 +144,9 @@ def test_what_the_host_has_no_kernel_for_runs_nowhere() -> None:
 
 
 def test_a_hard_rule_comes_before_the_compiler() -> None:
-    rule = Rule(ops=frozenset({"H"}), precisions=frozenset({Precision.HYBRID}), by="compiler", why="it dislikes H")
+    rule = Rule(ops=frozenset({"H"}), precisions=frozenset({Precision.HYBRID}), by="compiler", why="dislikes H")
     found = judge(chain("ihi", "###"), replace(CHIP, rules=(rule,)))
-    assert (found.refused("compiler"), found.placements[1].reason) == ((1,), "it dislikes H")
+    assert (found.refused("compiler"), found.placements[1].reason) == ((1,), "dislikes H")
     assert found.segments == 2
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from reviewing import Reviewed
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor, peak_activation_bytes
 from autoselect.domain.target_islands import islands, without
@@ -120,19 +121,20 @@ def test_an_op_is_told_its_place_and_why(kind: str, name: str, place: Place, rea
 
 
 def test_a_hard_rule_comes_before_the_kernels() -> None:
-    rule = Rule(ops=frozenset("A"), precisions=frozenset({Precision.FLOAT}), by="compiler", why="it dislikes A")
+    rule = Rule(ops=frozenset("A"), precisions=frozenset({Precision.FLOAT}), by="compiler", why="dislikes A")
     found = judge(chain("ifi"), replace(NPU, rules=(rule,)))
     assert found.refused() == found.refused("compiler") == (2,)
     assert found.refused("runtime") == ()
-    assert found.placements[2].reason == "it dislikes A"
+    assert found.placements[2].reason == "dislikes A"
     assert judge(chain("ifi", "ABA"), replace(NPU, rules=(rule,))).refused() == ()
 
 
-def test_too_many_dimensions_leave_the_accelerator() -> None:
+def test_too_many_dimensions_leave_the_accelerator(reviewed: Reviewed) -> None:
     graph = chain("i")
     wide = replace(graph, tensors=tuple(replace(t, shape=(1, 1, 1, 1, ELEMENTS)) for t in graph.tensors))
     (found,) = judge(wide, NPU).placements
-    assert (found.place, found.reason) == (Place.HOST, "the NPU takes at most 4 dimensions, this op has 5")
+    assert found.place is Place.HOST
+    reviewed("too many dimensions", found.reason)
 
 
 @pytest.mark.parametrize(
@@ -143,13 +145,16 @@ def test_too_many_dimensions_leave_the_accelerator() -> None:
         ("DEPTHWISE_CONV_2D", False, Place.HOST),
     ],
 )
-def test_a_long_stride_leaves_the_accelerator(name: str, is_padded: bool, place: Place) -> None:
+def test_a_long_stride_leaves_the_accelerator(reviewed: Reviewed, name: str, is_padded: bool, place: Place) -> None:
     graph = chain("i")
     op = replace(graph.ops[0], op_type=name, stride=4, is_padded=is_padded)
     npu = Processor(name="the NPU", kernels={Precision.INT8: kernels(None, 0.01, 0.1)}, max_stride=3)
     (found,) = judge(replace(graph, ops=(op,)), replace(NPU, accelerator=npu)).placements
     assert found.place == place
-    assert ("strides of at most 3, this op has 4" in found.reason) == (place is Place.HOST)
+    if place is Place.HOST:
+        reviewed("too long a stride", found.reason)
+    else:
+        assert "stride" not in found.reason
 
 
 def test_the_gain_of_an_island_is_what_the_model_costs_more_for_it() -> None:
@@ -182,19 +187,21 @@ def test_without_every_island_a_model_costs_what_the_integer_one_costs() -> None
     assert judge(without(graph, everything), NPU).accelerator_cost == judge(chain("iiiiii"), NPU).cost
 
 
-def test_pins_say_what_a_target_decides() -> None:
+def test_pins_say_what_a_target_decides(reviewed: Reviewed) -> None:
     graph = chain("ffff", "ABXC")
     rules = (
-        Rule(ops=frozenset("A"), precisions=frozenset({Precision.FLOAT}), by="compiler", why="no float A"),
-        Rule(ops=frozenset("B"), precisions=frozenset({Precision.INT8}), by="runtime", why="no int8 B"),
+        Rule(ops=frozenset("A"), precisions=frozenset({Precision.FLOAT}), by="compiler", why="not A"),
+        Rule(ops=frozenset("B"), precisions=frozenset({Precision.INT8}), by="runtime", why="not B"),
         Rule(ops=frozenset("X"), precisions=frozenset(Precision), by="runtime", why="no X"),
     )
     at = {op.op_type: i for i, op in enumerate(graph.ops)}
     found = pins(graph, at.values(), replace(NPU, rules=rules), hybrid=False)
-    assert found.keep_int == {at["A"]: "no float A"}
-    assert found.keep_float == {at["B"]: "no int8 B"}
+    assert found.keep_int == {at["A"]: "not A"}
+    assert found.keep_float == {at["B"]: "not B"}
     assert found.impossible == {at["X"]: "no X; no X"}
-    assert found.not_int16 == {**{at[name]: "the CPU runs no int16 ops" for name in "ABC"}, at["X"]: "no X"}
+    assert found.not_int16.pop(at["X"]) == "no X"
+    assert found.not_int16.keys() == {at[name] for name in "ABC"}
+    reviewed("a processor without 16 bits", set(found.not_int16.values()))
     # What cannot be an integer op is stuck in float.
     assert set(pins(graph, [], replace(NPU, rules=rules), hybrid=False).impossible) == {at["A"], at["X"]}
 

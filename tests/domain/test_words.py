@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from reviewing import Reviewed
 
 from autoselect.domain import words
 
@@ -22,19 +23,14 @@ def test_a_drop_in_words(metric: str, drop: float, expected: str) -> None:
     assert words.lost(drop, metric) == expected
 
 
-def test_closeness_is_said_as_it_is() -> None:
-    assert words.lost(166.3, "sqnr_db") == "has 33.7 dB"
-    assert words.lost_at_most(166.3, "sqnr_db") == "has at least 33.7 dB"
-    assert words.asked(180.0, "sqnr_db") == "the limit is 20 dB"
-    assert words.between(151.0, 167.0, "sqnr_db") == "33 to 49 dB"
+def test_closeness_is_said_as_it_is(reviewed: Reviewed) -> None:
+    said = [words.lost(166.3, "sqnr_db"), words.lost_at_most(166.3, "sqnr_db"), words.asked(180.0, "sqnr_db")]
+    reviewed("closeness", [*said, words.between(151.0, 167.0, "sqnr_db")])
 
 
-def test_bounds_and_limits_in_words() -> None:
-    assert words.lost_at_most(0.012, "accuracy") == "loses at most 1.2 points"
-    assert words.lost_at_most(-0.012, "accuracy") == "loses nothing"
-    assert words.asked(0.01, "accuracy") == "the limit is 1.0 point"
-    assert words.lost_at_most(1e-6, "accuracy") == "loses less than 0.01 points"
-    assert words.lost_at_most(0.2, "kl_divergence") == "is at most 0.2 nats worse"
+def test_bounds_and_limits_in_words(reviewed: Reviewed) -> None:
+    bounds = [(0.012, "accuracy"), (-0.012, "accuracy"), (1e-6, "accuracy"), (0.2, "kl_divergence")]
+    reviewed("bounds and a limit", [*(words.lost_at_most(*bound) for bound in bounds), words.asked(0.01, "accuracy")])
 
 
 @pytest.mark.parametrize(
@@ -50,20 +46,21 @@ def test_an_interval_in_words(low: float, high: float, expected: str) -> None:
     assert words.between(low, high, "accuracy") == expected
 
 
-def test_an_integer_model_with_float_ops_is_not_all_integer() -> None:
+def test_an_integer_model_with_float_ops_is_not_all_integer(reviewed: Reviewed) -> None:
     assert [words.all_integer(count) for count in (None, 0, 1, 2)] == [
         "all-integer",
         "all-integer",
         "integer, 1 float op",
         "integer, 2 float ops",
     ]
-    assert [words.whole_model(count) for count in (0, 1)] == ["all-integer model", "integer model with 1 float op"]
+    reviewed("integer models without and with float ops", map(words.whole_model, (0, 1)))
 
 
-def test_scores_numbers_and_names() -> None:
+def test_scores_numbers_and_names(reviewed: Reviewed) -> None:
     assert words.said(0.928, "accuracy") == "92.8 % accuracy"
     assert words.said(31.4159, "psnr") == "31.42 dB"
     assert words.amount(-0.02, "agreement") == "2.0 points"
-    assert [words.listed(list("abc")[:n]) for n in (0, 1, 2, 3)] == ["", "a", "a and b", "a, b and c"]
+    assert words.listed([]) == ""
+    reviewed("lists of names", [words.listed(list("abc")[:n]) for n in (1, 2, 3)])
     assert words.label("my_package.scores:rmse") == "rmse"
     assert [words.counted(n, "node") for n in (1, 3000)] == ["1 node", "3,000 nodes"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from autoselect.domain.words import unit_of_drops
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -88,7 +91,14 @@ def agrees(page: Page, answer: Any) -> None:
     assert shown["crossings"] == str(answer.crossing_tensors)
     for kind, name in (("integer", "int8"), ("int16", "int16"), ("hybrid", "hybrid"), ("float", "float")):
         assert shown[f"{name} ops"] == str(answer.kinds.get(kind, 0))
-    drop = "–" if answer.drop is None else f"{100 * answer.drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
-    assert shown["expected drop"] == drop
+    assert shown["expected drop"] == ("–" if answer.drop is None else _as_shown(answer.drop, answer))
     if answer.chance_within is not None:
         assert shown["within the limit"] == f"{100 * answer.chance_within:.0f} %"
+
+
+def _as_shown(drop: float, answer: Any) -> str:
+    """A drop in hundredths of a point or, of other metrics, with as many digits as the allowed drop needs for three."""
+    unit, factor = unit_of_drops(answer.metric)
+    digits = 2 - math.floor(math.log10(abs(factor * answer.allowed_drop) or 1.0))
+    text = f"{factor * drop:.{2 if unit == 'points' else max(0, min(6, digits))}f}"
+    return text.lstrip("-") if float(text) == 0.0 else text.replace("-", "−")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from asked_page import served
 from opened_explore import agrees, settled, window
+from PIL import Image
 
 import autoselect
 
@@ -86,6 +87,20 @@ def test_the_tutorial_has_the_steps_and_pictures_of_the_script(tour: ModuleType)
     for words in tour.KNOWN:
         assert f"**{words}**" in text
     for number in range(1, 6):
-        picture = DOCS / "images" / f"explore_{number}.png"
-        assert f"images/{picture.name}" in text
-        assert 10_000 < picture.stat().st_size < 160_000
+        assert 10_000 < (DOCS / "images" / f"explore_{number}.png").stat().st_size < 160_000
+
+
+def test_the_tutorial_shows_the_whole_film(tour: ModuleType) -> None:
+    text = tour.TUTORIAL.read_text(encoding="utf-8")
+    assert {(width, scheme) for width, _, scheme in tour.FILM} == {
+        (w, s) for w in (1440, 820) for s in ("light", "dark")
+    }
+    film = {name.format(number): size for number in range(1, 6) for size, name in tour.FILM.items()}
+    assert {path.name for path in (DOCS / "images").glob("explore_*")} == film.keys()
+    for name, (width, height, scheme) in film.items():
+        assert f"](images/{name})" in text
+        with Image.open(DOCS / "images" / name) as picture:
+            assert picture.size == (width, height)
+            red, green, blue = picture.convert("RGB").getpixel((2, 2))
+            assert (min(red, green, blue) > 200) is (scheme == "light")
+    assert sum((DOCS / "images" / name).stat().st_size for name in film) < 1_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,16 @@ def test_a_large_model_gets_fewer_workers(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(machine, "available_cpus", lambda: 4)
     monkeypatch.setattr(machine, "memory_bytes", lambda: 8e9)
     assert [machine.default_workers(size) for size in (0, 20_000_000, 102_000_000, 10**9)] == [4, 4, 2, 1]
+
+
+def test_fewer_workers_than_processors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "available_cpus", lambda: 4)
+    monkeypatch.setattr(machine, "memory_bytes", lambda: 8e9)
+    told = {size: machine.why_fewer(machine.default_workers(size)) for size in (0, 102_000_000)}
+    assert told[0] is None
+    assert {"4", "8.0", "2"} <= set(re.findall(r"[\d.]+\d|\d", told[102_000_000] or ""))
+    monkeypatch.setattr(machine, "available_cpus", lambda: 64)
+    assert machine.why_fewer(machine.MOST_WORKERS) is None
 
 
 def test_a_process_knows_the_most_that_it_took() -> None:

@@ -11,6 +11,7 @@ import pytest
 import zoo
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from reviewing import Reviewed
 from zoo import tf
 
 from autoselect.domain.recipe import Recipe
@@ -134,14 +135,11 @@ def forced(op_type: str, activation: int) -> bytes:
     return fb.serialise(model)
 
 
-def test_a_depthwise_convolution_of_16_bits_would_be_wrong_without_a_word() -> None:
+def test_a_depthwise_convolution_of_16_bits_would_be_wrong_without_a_word(reviewed: Reviewed) -> None:
     found = built("DEPTHWISE_CONV_2D", INT16, per_channel=True)
     assert with_types(found.content, schema.TensorType.INT4) == 0
     (reason,) = {why for skipped in found.skipped.values() for why in [skipped.get("int4-litert")] if why}
-    assert reason == (
-        "no kernel of litert reads DEPTHWISE_CONV_2D weights of 4 bits with one scale for each channel beside int16 "
-        "activations"
-    )
+    reviewed("weights of 4 bits that no kernel reads", reason)
     samples = one_layer("DEPTHWISE_CONV_2D").fed()
     wrong = on_reference_kernels(forced("DEPTHWISE_CONV_2D", INT16), samples)
     right = on_reference_kernels(found.content, samples)

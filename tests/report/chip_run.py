@@ -15,7 +15,8 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
 CHIP = "qualcomm-sm8750"
-LEFT = {3: "no kernel for <b>this</b>", 9: "too wide", 10: "too wide"}
+NO_KERNEL = "no kernel for <b>this</b>"
+LEFT = {3: NO_KERNEL, 9: "too wide", 10: "too wide"}
 PIECES = [1, 1, 1, 0, 2, 2, 2, 2, 2, 0, 0, *[3] * 11]
 """By op of the demo's float model, from hand."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import made_run as made
 import pytest
-from chip_run import CHIP, LEFT, PIECES, chip_run
+from chip_run import CHIP, LEFT, NO_KERNEL, PIECES, chip_run
 from opened_page import open_page
 
 from autoselect.report.page.page import context, page_of, write_page
@@ -53,14 +54,14 @@ def test_the_section_has_each_model_once_with_texts(tmp_path: Path) -> None:
     assert (row["partitions"], row["left_ops"], row["ddr"], row["label"]) == (3, 3, "75.8 kB", "recommended, all-DRQ")
     assert (row["chip"], row["cpu"], row["chip_db"], row["cpu_db"]) == ("90.0 %", "95.0 %", "25.0 dB", "–")
     assert (row["between"], row["loses"], row["agreement"]) == ("2.0 points to 8.0 points lost", True, "78 %")
-    assert [reason["why"] for reason in section["reasons"]] == ["too wide", "no kernel for <b>this</b>"]
+    assert [reason["why"] for reason in section["reasons"]] == ["too wide", NO_KERNEL]
     assert section["reasons"][0]["models"] == "2 of recommended, all-DRQ"
 
 
 def test_the_page_says_that_no_device_was_there(tmp_path: Path) -> None:
     html = page_of(chip_run(tmp_path))
     assert "No device" in html
-    assert "no kernel for &lt;b&gt;this&lt;/b&gt;" in html
+    assert escape(NO_KERNEL) in html
     unemulated = page_of(chip_run(tmp_path / "other", emulated=False))
     assert "no device" in unemulated
     assert "emulated chip</th>" not in unemulated

@@ -48,7 +48,7 @@ def test_rewrites_are_done_in_their_order_and_say_what_they_did() -> None:
     unmet = Rewrite(name="unmet", applies=has_ops("TANH"), deed=refused)
     quiet = Rewrite(name="quiet", applies=has_ops("RELU"), deed=lambda _: ["part"])
     done = rewrite(model, (nothing, RELUS, unmet, quiet))
-    assert done.notes == ("1 TANH became RELU.",)
+    assert done.notes == (RELUS.note.format(1),)
     assert list(done.found) == ["made RELUs", "quiet"]
     assert not GraphView(model).typed("TANH")
 

@@ -244,5 +244,5 @@ def test_float16_values_between_ops_are_refused_still() -> None:
     half = maker.tensor(graph, "half", FLOAT16, (1, 4))
     maker.op(graph, "CAST", [int(graph.outputs[0])], [half])
     graph.outputs = np.array([half], dtype=np.int32)
-    with pytest.raises(ModelError, match="tensor 'half' is float16"):
+    with pytest.raises(ModelError, match=r"'half' .*float16"):
         loading.float_model(maker.content())

@@ -288,5 +288,5 @@ def test_a_front_whose_files_lie_elsewhere_is_refused(file: str, tmp_path: Path)
     text = folder.front_table.read_text()
     assert "front/0123456789.tflite" in text
     folder.front_table.write_text(text.replace("front/0123456789.tflite", file))
-    with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789|out is a link"):
+    with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789|out is .*link"):
         load_run(tmp_path / "run")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from reviewing import Reviewed
 from test_certainty import YARDSTICK, rising, scored
 
 from autoselect.cases.settings import make_settings
@@ -89,11 +90,8 @@ def test_a_search_ends_where_nothing_is_cheaper_than_a_good_integer_model(
     assert (expected or "") in (found or "")
 
 
-def test_what_a_node_without_an_integer_form_costs_is_said() -> None:
-    assert reason(chain("c"), float_ops=1) == (
-        "the integer model with 1 float op is good enough: with 95 % confidence it loses at most 0.3 points; the limit "
-        "is 1.0 point; by the forecasts, leaving out a unit, or all between two float ops, makes it no cheaper"
-    )
+def test_what_a_node_without_an_integer_form_costs_is_said(reviewed: Reviewed) -> None:
+    reviewed("an integer model with a float op ends the trials", str(reason(chain("c"), float_ops=1)))
 
 
 class Measuring:

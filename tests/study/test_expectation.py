@@ -76,6 +76,18 @@ def test_chances_rise_with_the_limit_and_agree_with_the_interval() -> None:
     assert expectation.chance_within(asked, likely.high) == pytest.approx(0.95, abs=1e-6)
 
 
+def test_what_few_trials_are_as_far_as_may_lose_more_than_all_of_them() -> None:
+    world = World(0, 0.1, 0.5)
+    trials = [world.seen(0), *world.some(40)]
+    expectation, capped = Expectation.of(world.problem, trials), Expectation.of(world.problem, trials, most=0.35)
+    assert expectation is not None
+    assert capped is not None
+    ruined, most = Mask(1), max(s.likely_loss for s in trials)
+    assert expectation.likely(ruined).high > most > expectation.likely(ruined).drop
+    assert expectation.likely(ruined).high > capped.likely(ruined).high == pytest.approx(0.35)
+    assert capped.chance_within(ruined, 0.36) == pytest.approx(1.0, abs=1e-6)
+
+
 def test_too_few_candidates_tell_nothing() -> None:
     world = World(0, 0.3, 1.0)
     assert Expectation.of(world.problem, world.some(3)) is None

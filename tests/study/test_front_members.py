@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reviewing import Reviewed
 
 from autoselect.cases import build_jobs
 from autoselect.cases.files import CaseFiles
@@ -131,7 +132,9 @@ class Dying(Measuring):
         return future
 
 
-def test_a_bound_that_is_not_measured_is_unknown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_that_is_not_measured_is_unknown_and_says_why(
+    reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(front_files, "restore", lambda *_: {})
     records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL, WORSE))]
     records = [
@@ -142,7 +145,7 @@ def test_a_bound_that_is_not_measured_is_unknown_and_says_why(monkeypatch: pytes
     assert set(stopped.unknown.values()) == {Unknown.NOT_MEASURED}
     died = measured_front(records, *asked, link, Path(), Dying())  # type: ignore[arg-type]
     assert died.unknown == {"1" * 10: Unknown.FAILED}
-    assert died.messages == ("How sure the score of 1111111111 is could not be measured. The worker was killed.",)
+    reviewed("a bound that is not measured", died.messages)
     of_catalogue = objectives_of(chosen_objectives(DEFAULT_OBJECTIVES, set()), "cohen_kappa", "maximize")
     assert set(measured_front(records, of_catalogue, YARDSTICK, link, Path(), None).unknown.values()) == {
         Unknown.UNDEFINED

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import test_front_members as fronts
+from reviewing import Reviewed
 
 from autoselect.cases.chip_jobs import ChipReply, Emulated
 from autoselect.runs.records import TrialRecord
@@ -77,12 +78,10 @@ def test_of_several_chips_the_one_that_loses_most_counts() -> None:
     assert judged[0].scores.drop == 0.5
 
 
-def test_the_verdict_names_models_that_score_otherwise_and_no_others() -> None:
+def test_the_verdict_names_models_that_score_otherwise_and_no_others(reviewed: Reviewed) -> None:
     first, second = records()
-    said = " ".join(chip_scores([found(**{first.id: SAME, second.id: WORSE})], first.id, {"fiq": second}, "accuracy"))
-    assert "1 model of 2 scores otherwise" in said
-    assert "65.0 % accuracy (CPU: 92.0 % accuracy)" in said
-    assert "The recommended model does not." in said
+    said = chip_scores([found(**{first.id: SAME, second.id: WORSE})], first.id, {"fiq": second}, "accuracy")
+    reviewed("one of two models scores otherwise on the chip", said)
     assert chip_scores([found(**{first.id: SAME})], first.id, {}, "accuracy") == []
 
 

@@ -79,10 +79,10 @@ def test_a_probe_that_fails_leaves_the_statistics_and_is_told() -> None:
 
 
 def test_a_unit_that_cannot_run_in_integers_is_the_worst_of_all() -> None:
-    found, (remark,) = try_alone([[0.1], ScoreError("A kernel fails."), [900.0]], 3)
+    found, (remark,) = try_alone([[0.1], ScoreError("It fails."), [900.0]], 3)
     assert found[1] > max(found[0], found[2])
     assert remark.startswith("1 of 3 units ")
-    assert remark.endswith(": A kernel fails.")
+    assert remark.endswith(": It fails.")
 
 
 def test_of_many_units_neighbours_are_tried_together() -> None:

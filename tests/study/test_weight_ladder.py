@@ -11,12 +11,13 @@ from settling import settled
 
 from autoselect.cases.level_jobs import Weighed
 from autoselect.cases.settings import make_settings
+from autoselect.cases.settled import RepairChoice
 from autoselect.domain.repair_sets import label
 from autoselect.errors import UsageError
 from autoselect.scoring.target_file import read_target
 from autoselect.study.setup import weight_ladder
 from autoselect.study.setup.target_rules import check_objectives
-from autoselect.study.setup.weight_ladder import Ladder, ladder_of
+from autoselect.study.setup.weight_ladder import Ladder, ladder_of, with_rungs
 
 BITS = range(4, 9)
 
@@ -89,6 +90,21 @@ def test_rungs_are_repairs_of_single_nodes_and_their_labels_stay_short() -> None
     assert len(set(names)) == len(names)
     assert max(map(len, names)) < 50
     assert label(("bias", "levels-4:conv")) == "bias + levels-4:conv"
+
+
+def test_each_rung_is_tried_with_corrected_biases_and_with_biases_as_they_are() -> None:
+    ladder, own = weighed([10.0] * 4, [0.1, 0.2, 0.3, 0.4]), RepairChoice(common=("ranges-percentile",))
+    choice = with_rungs(own, ladder, ("bias", "ranges-percentile"), ("ranges-percentile",))
+    by_levels = {rung: set(ladder.repairs(rung)) for rung in range(len(ladder.rungs))}
+    for rung, levels in by_levels.items():
+        names = (f"weights {rung + 1}", f"weights {rung + 1} as they are")
+        corrected, plain = (set(choice.sets[name]) for name in names)
+        assert corrected - plain == {"bias"}
+        assert plain == {"ranges-percentile", *levels}
+        assert {choice.added_noise[name] for name in names} == {ladder.noise_of(rung)}
+    assert choice.sets["none"] == own.common
+    if_not_asked = with_rungs(own, ladder, own.common, own.common)
+    assert len(if_not_asked.sets) == 1 + len(ladder.rungs)
 
 
 def test_rows_tell_which_rungs_give_a_node_its_bits() -> None:

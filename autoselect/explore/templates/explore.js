@@ -296,7 +296,7 @@
           else if (!plain || !byKey(i, event.key)) return;
           event.preventDefault();
         },
-      }, el("i", { className: "chip", textContent: { int8: "8", int16: "16", hybrid: "h", float: "f" }[name] || "·" }), el("span", { className: "type", textContent: node.op }), el("span", { className: "nodename", textContent: node.short })))];
+      }, el("i", { className: "chip", textContent: { int8: "8", int16: "16", hybrid: "h", float: "f" }[name] || "·" }), el("span", { className: "type", textContent: node.op }), el("span", { className: "nodename", title: node.name, textContent: node.short })))];
     });
     $("nodes-list").replaceChildren(...(rows.length ? rows : [el("li", { className: "empty", textContent: "No op has these words." })]));
     $("nodes-count").textContent = rows.length === run.nodes.length ? String(rows.length) : `${rows.length} of ${run.nodes.length}`;
@@ -326,7 +326,7 @@
     }, el("i", { className: "chip" }), el("span", { className: "word", textContent: text }), el("kbd", { textContent: key, "aria-hidden": "true" }), reason ? el("span", { className: "why", textContent: reason }) : null);
     const items = Object.entries(STATES).map(([name, key]) => item(name, key, name, node.states.includes(name) ? "" : node.why[name] || "it has no such form"));
     $("menu").setAttribute("aria-label", `${node.op} ${node.short}: what it can be`);
-    $("menu").replaceChildren(el("p", { className: "title" }, el("b", { textContent: node.op }), el("span", { className: "nodename", textContent: node.short }), el("span", { className: "quiet", textContent: facts.join(" · ") })), ...items, item(null, "d", "as in the start", decidedAs(place) ? "" : "nothing was decided"));
+    $("menu").replaceChildren(el("p", { className: "title" }, el("b", { textContent: node.op }), el("span", { className: "nodename", title: node.name, textContent: node.short }), el("span", { className: "quiet", textContent: facts.join(" · ") })), ...items, item(null, "d", "as in the start", decidedAs(place) ? "" : "nothing was decided"));
     $("menu").hidden = false;
     const box = anchor.getBoundingClientRect(), own = $("menu").getBoundingClientRect();
     const left = Math.min(Math.max(box.left + box.width / 2 - own.width / 2, 8), innerWidth - own.width - 8);

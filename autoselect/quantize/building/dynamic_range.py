@@ -21,11 +21,6 @@ from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTS
 
-MIN_WEIGHT_ELEMENTS = 1024
-"""Smaller weights stay float, as in TensorFlow's converter (``kDefaultMinElements``)."""
-_MIN_PEAK = 5e-7
-"""Weights of a smaller magnitude get the scale of this one, as in TensorFlow's converter (``ExpandVerySmallRange``)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HybridKernel:
@@ -80,13 +75,15 @@ def _weight_positions(model: fb.Model, op: fb.Operator) -> list[int]:
 
 def _obstacle(model: fb.Model, op: fb.Operator) -> str:
     """Why the op cannot become hybrid; empty if it can."""
+    # Smaller weights stay float, as in TensorFlow's converter (`kDefaultMinElements`).
+    min_weight_elements = 1024
     tensors = [model.subgraphs[0].tensors[op.inputs[p]] for p in _weight_positions(model, op)]
     if not tensors or not all(fb.is_constant(model, t) for t in tensors):
         return "weights are not constant"
     if any(t.type != schema.TensorType.FLOAT32 for t in tensors):
         return "weights are not float32"
-    if any(np.prod(fb.shape_of(t), dtype=np.int64) < MIN_WEIGHT_ELEMENTS for t in tensors):
-        return f"weights of fewer than {MIN_WEIGHT_ELEMENTS:,} elements stay float"
+    if any(np.prod(fb.shape_of(t), dtype=np.int64) < min_weight_elements for t in tensors):
+        return f"weights of fewer than {min_weight_elements:,} elements stay float"
     return ""
 
 
@@ -138,7 +135,8 @@ def quantize_weights(weights: np.ndarray, axis: int | None) -> tuple[np.ndarray,
     """
     others = None if axis is None else tuple(i for i in range(weights.ndim) if i != axis)
     peak = np.max(np.abs(weights), axis=others, keepdims=True).astype(np.float64)
-    scales = np.maximum(peak, _MIN_PEAK) / 127.0
+    # Weights of a smaller magnitude get the scale of this one, as in TensorFlow's converter (`ExpandVerySmallRange`).
+    scales = np.maximum(peak, 5e-7) / 127.0
     ratio = weights.astype(np.float64) / scales
     levels = np.trunc(ratio + np.copysign(0.5, ratio))
     return np.clip(levels, -127, 127).astype(np.int8), scales.astype(np.float32).reshape(-1)

@@ -19,12 +19,6 @@ from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.operands import WEIGHTED
 
-_LARGEST = 2.0**46
-"""Of a bias; LiteRT's kernels scale sums of up to 47 bits."""
-
-_RELU_VERSION = 3
-"""Of a RELU on 16-bit integers (``lite/tools/versioning/op_version.cc``)."""
-
 _NO_FORM = "TensorFlow's 16-bit quantizer does not make it a 16-bit op; it stays int8"
 _REFUSED = "TensorFlow's 16-bit quantizer, or LiteRT after it, refuses it; it stays int8"
 
@@ -91,6 +85,8 @@ def take_weights(
     With one scale for all weights the quantizer refuses DEPTHWISE_CONV_2D, and gives layers that share weights biases
     that LiteRT refuses. So a build with a scale a channel takes the weights of the integer build.
     """
+    # The largest bias in steps: LiteRT's kernels scale sums of up to 47 bits.
+    largest = 2.0**46
     theirs = dict(quantized_ops(integer, source, integer_places))
     graph = model.subgraphs[0]
     for index, op in quantized_ops(model, source, places):
@@ -106,7 +102,7 @@ def take_weights(
             scales = np.float32(fb.scales(activation)[0]) * np.asarray(fb.scales(weights), np.float32)
             old = source.subgraphs[0].operators[index].inputs[kind.bias]
             values = fb.constant_values(source, source.subgraphs[0].tensors[old]).astype(np.float64)
-            steps = np.clip(np.nan_to_num(values / scales.astype(np.float64)), -_LARGEST, _LARGEST)
+            steps = np.clip(np.nan_to_num(values / scales.astype(np.float64)), -largest, largest)
             levels = np.rint(steps).astype(np.int64)
             _added(model, op, kind.bias, levels, editing.symmetric(scales))
 
@@ -124,7 +120,8 @@ def unclip(model: fb.Model) -> None:
             continue
         if fb.op_type(model, op) == "RELU6":
             op.opcodeIndex = editing.add_code(model, "RELU")
-            model.operatorCodes[op.opcodeIndex].version = _RELU_VERSION
+            # The version of a RELU on 16-bit integers (`lite/tools/versioning/op_version.cc`).
+            model.operatorCodes[op.opcodeIndex].version = 3
         elif getattr(op.builtinOptions, "fusedActivationFunction", None) == relu6:
             op.builtinOptions = copy(op.builtinOptions)
             op.builtinOptions.fusedActivationFunction = schema.ActivationFunctionType.RELU

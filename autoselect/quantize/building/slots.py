@@ -20,8 +20,6 @@ from autoselect.quantize.repairing.built import Built
 from autoselect.rewrites.names import NameMap
 from autoselect.tflite import flatbuffer as fb
 
-_SIGNED_TO_UNSIGNED = 128
-
 
 @dataclass(slots=True)
 class Value:
@@ -272,7 +270,7 @@ class Slots:
         twin = copy(tensor)
         twin.type = schema.TensorType.UINT8
         twin.quantization = copy(fb.parameters(tensor))
-        twin.quantization.zeroPoint = np.asarray(fb.zero_points_of(tensor)) + _SIGNED_TO_UNSIGNED
+        twin.quantization.zeroPoint = np.asarray(fb.zero_points_of(tensor)) + 128
         return self.slot(self.value_of[slot], twin)
 
     def parent(self, own: int, slot: int) -> int:

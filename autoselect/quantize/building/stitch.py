@@ -15,9 +15,6 @@ from autoselect.quantize.building.parts import Piece, Stock
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.editing import conversion_code, conversion_op, twin
 
-_HEAD = 64
-"""Bytes by which buffers are told apart at first."""
-
 
 def stitch(plan: Plan, stock: Stock, *, signatures: bool = True) -> fb.Model:
     """Put a candidate together.
@@ -96,7 +93,8 @@ class _Stitcher:
         if id(buffer) not in self._buffers:
             data = fb.data_of(buffer)
             # All of the data is compared with few others, and hashed never: that takes as long as writing the file.
-            alike = self._alike.setdefault((len(data), data[:_HEAD].tobytes()), [])
+            # The first bytes tell most buffers apart.
+            alike = self._alike.setdefault((len(data), data[:64].tobytes()), [])
             places = (i for i in alike if np.array_equal(fb.data_of(self._model.buffers[i]), data))
             self._buffers[id(buffer)] = place = next(places, len(self._model.buffers))
             if place == len(self._model.buffers):

@@ -20,13 +20,6 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile
 
-LEAST_SIMILARITY = 0.5
-"""Least cosine of weights that belong together: rounding leaves .99 and more, quantization-aware training most of it,
-while those of two trainings have about 0."""
-
-_TOLD = 3
-"""Ops that a refusal names."""
-
 _REMEDY = (
     "Pass the integer model that was quantized from this very float model, or the float model that it was made from."
 )
@@ -178,6 +171,9 @@ def _take_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, pla
 
 
 def _check_weights(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> None:
+    # Least cosine of weights that belong together: rounding leaves .99 and more, quantization-aware training most of
+    # it, while those of two trainings have about 0.
+    least_similarity = 0.5
     graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
     found = {
         place: similarity(model, graph.operators[place], float_model, float_graph.operators[index])
@@ -189,12 +185,12 @@ def _check_weights(model: fb.Model, float_model: fb.Model, places: Mapping[int, 
             f"The integer model does not belong to this float model: {_listed(model, other)} have weights of other "
             f"shapes. {_REMEDY}"
         )
-    if known and median(known.values()) < LEAST_SIMILARITY:
+    if known and median(known.values()) < least_similarity:
         worst = sorted(known, key=lambda place: known[place])
         raise ModelError(
             "The integer model does not belong to this float model: its ops are the same, but its weights are others. "
             f"Their cosine similarity to the float weights is {median(known.values()):.2f} (median of {len(known)} "
-            f"ops; {LEAST_SIMILARITY:g} is the least), first in {_listed(model, worst)}. {_REMEDY}"
+            f"ops; {least_similarity:g} is the least), first in {_listed(model, worst)}. {_REMEDY}"
         )
 
 
@@ -210,7 +206,7 @@ def _listed(model: fb.Model, places: Iterable[int]) -> str:
     """``CONV_2D 'conv_1' (1, 8, 8, 16), ...``: the first few."""
     rows, graph = list(places), model.subgraphs[0]
     told = []
-    for op in (graph.operators[place] for place in rows[:_TOLD]):
+    for op in (graph.operators[place] for place in rows[:3]):
         tensor = graph.tensors[int(op.outputs[0])]
         told.append(f"{fb.op_type(model, op)} {fb.tensor_name(tensor)!r} {fb.shape_of(tensor)}")
-    return ", ".join([*told, *(["..."] if len(rows) > _TOLD else [])])
+    return ", ".join([*told, *(["..."] if len(rows) > 3 else [])])

@@ -17,9 +17,6 @@ from autoselect.domain.units import MOVERS
 from autoselect.rewrites import names
 from autoselect.tflite import flatbuffer as fb
 
-_FEWEST_WEIGHTS = 8
-"""A constant with fewer values says nothing of where it comes from."""
-
 _RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 """That one model may have and the other not, between the same two ops."""
 _PLAIN_INTEGERS = frozenset({"int32", "int64", "bool"})
@@ -217,7 +214,8 @@ def similarity(model: fb.Model, op: fb.Operator, float_model: fb.Model, twin: fb
             continue
         wanted = fb.constant_values(float_model, float_tensors[theirs])
         values = _real_values(model, tensors[ours])
-        if values is None or wanted.size < _FEWEST_WEIGHTS:
+        # A constant with fewer values says nothing of where it comes from.
+        if values is None or wanted.size < 8:
             continue
         if _squeezed(values) != _squeezed(wanted):
             return -1.0

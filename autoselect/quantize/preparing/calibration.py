@@ -38,11 +38,6 @@ from autoselect.tflite.operands import WEIGHTED
 from autoselect.tflite.ranges import LEAST_REACH, Range, extremes, give_ranges, range_of, set_range
 from autoselect.tflite.tflite_file import TfliteFile
 
-_STEPS = 255
-"""Of a range in 8 bits."""
-_MOST_CLIPPED = 0.05
-"""Share of an input's values: quantizers that leave out the ends of a range leave out 1 % or less."""
-
 
 def calibrated_model(
     source: TfliteFile, samples: Iterable[Sequence[np.ndarray]], node_names: Sequence[str]
@@ -122,9 +117,11 @@ def clipped_inputs(model: fb.Model, samples: Sequence[Mapping[str, np.ndarray]])
         held = range_of(tensor)
         if held is None or tensor.type != schema.TensorType.FLOAT32:
             continue
-        values, step = np.concatenate([sample[name].ravel() for sample in samples]), (held[1] - held[0]) / _STEPS
+        # A range in 8 bits has 255 steps.
+        values, step = np.concatenate([sample[name].ravel() for sample in samples]), (held[1] - held[0]) / 255
         share = float(np.mean((values < held[0] - step) | (values > held[1] + step)))
-        if share > _MOST_CLIPPED:
+        # Share of an input's values: quantizers that leave out the ends of a range leave out 1 % or less.
+        if share > 0.05:
             told.append(
                 f"Input {name!r} of the integer model holds {held[0]:.3g} to {held[1]:.3g}, and the "
                 f"calibration samples have {values.min():.3g} to {values.max():.3g}: {100 * share:.0f} % of their "
@@ -145,12 +142,8 @@ def with_found_ranges(model: fb.Model, ranges: Mapping[int, Range]) -> fb.Model:
 
 _NO_END = 2.0**100
 """A range up to there says as much as one up to infinity: even its smallest step is beyond all other values."""
-_LEAST_SPAN = 2e-6
-"""What the quantizer makes of a range of zeros."""
 _MOST_STEPS = 128.0
 """Of an output in one step of the sums: half of what XNNPACK takes."""
-_MOST_ROUNDS = 4
-"""What is widened may hand its scale on to ops that are then too fine themselves."""
 
 
 def _mended(model: fb.Model) -> TfliteFile:
@@ -160,9 +153,11 @@ def _mended(model: fb.Model) -> TfliteFile:
         BuildError: If the quantizer refuses the model.
     """
     rewrite(model, CALIBRATED)
-    if not any(_span(model, op) <= _LEAST_SPAN for op in _weighted(model)):
+    # What the quantizer makes of a range of zeros.
+    if not any(_span(model, op) <= 2e-6 for op in _weighted(model)):
         return TfliteFile(model=model)
-    for _ in range(_MOST_ROUNDS):
+    # What is widened may hand its scale on to ops that are then too fine themselves.
+    for _ in range(4):
         source = rewritten(TfliteFile(model=model), (NEAR_MASKS,))
         chosen = _widened(model, converter.quantize(source, denylisted=(), recipe=Recipe()).model)
         if not chosen:

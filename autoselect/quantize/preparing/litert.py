@@ -20,7 +20,6 @@ from autoselect.tflite import reader
 
 _PACKAGE = "litert_quantizer"
 _KEY = "main"
-_WEIGHT_BITS = 8
 _REFUSALS = (ValueError, RuntimeError, NotImplementedError, KeyError, IndexError)
 """What it ends with on models that it was not made for: KeyError where an op runs other subgraphs."""
 
@@ -75,7 +74,7 @@ def integer_models(
 
     def tool(bits: int) -> Any:
         found = quantizer.Quantizer(content)
-        found.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, _WEIGHT_BITS, granularity)
+        found.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, 8, granularity)
         for end in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):
             found.update_quantization_recipe(".*", end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE)
         return found

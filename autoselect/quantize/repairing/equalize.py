@@ -21,8 +21,6 @@ from autoselect.tflite.runner import Runner
 from autoselect.tflite.schema_types import names_of_codes
 from autoselect.tflite.tflite_file import TfliteFile
 
-_SWEEPS = 20
-_CLIP = 6.0
 _HOMOGENEOUS = (schema.ActivationFunctionType.NONE, schema.ActivationFunctionType.RELU)
 _RELU6 = schema.ActivationFunctionType.RELU6
 _BETWEEN = {"RELU": schema.ActivationFunctionType.RELU, "RELU6": _RELU6, "PRELU": schema.ActivationFunctionType.NONE}
@@ -209,7 +207,7 @@ def tensors_that_may_change(model: fb.Model) -> set[int]:
 def _scale(model: fb.Model, found: Sequence[Pair], peaks: dict[int, np.ndarray]) -> list[Pair]:
     """Scale pair after pair until nothing changes, and the peaks with them; gives those that were."""
     scaled = set()
-    for _ in range(_SWEEPS):
+    for _ in range(20):
         moved = {pair for pair in found if _scale_pair(model, pair, peaks)}
         scaled |= moved
         if not moved:
@@ -239,8 +237,9 @@ def _scale_pair(model: fb.Model, pair: Pair, peaks: dict[int, np.ndarray]) -> bo
 
 def _unclipped(doublings: np.ndarray, peaks: np.ndarray) -> np.ndarray:
     """As many doublings as leave a RELU6 unreached; none where it is reached."""
-    room = np.ceil(np.log2(_CLIP / np.maximum(peaks, 2.0**-_MOST_DOUBLINGS))) - 1.0
-    return np.asarray(np.where(peaks < _CLIP, np.minimum(doublings, np.maximum(room, 0.0)), 0.0))
+    clip = 6.0
+    room = np.ceil(np.log2(clip / np.maximum(peaks, 2.0**-_MOST_DOUBLINGS))) - 1.0
+    return np.asarray(np.where(peaks < clip, np.minimum(doublings, np.maximum(room, 0.0)), 0.0))
 
 
 def _doublings(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:

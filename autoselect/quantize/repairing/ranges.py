@@ -21,13 +21,6 @@ from autoselect.tflite.tflite_file import TfliteFile
 NOT_FINITE = "a value of its output is not a finite number"
 
 BINS = 4096
-_LEVELS = 255
-_TAIL = 1e-4
-"""Share of the values that ``percentile`` leaves out in all, half of it on either side."""
-_DECAY = 0.9
-"""Weight of what was before in ``moving-average``, which begins with the first sample."""
-_TRIALS = 40
-"""Clipping points that ``mse`` tries on either side."""
 
 
 @dataclass(slots=True)
@@ -52,6 +45,8 @@ class Histogram:
 
     def add(self, values: np.ndarray) -> None:
         """Count the values of one sample."""
+        # Weight of what was before in `moving-average`, which begins with the first sample.
+        decay = 0.9
         low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
         if not values.size or not np.isfinite(low) or not np.isfinite(high):
             self.is_finite = self.is_finite and not values.size
@@ -59,8 +54,8 @@ class Histogram:
         self.low, self.high = min(self.low, low), max(self.high, high)
         before = self.average or (low, high)
         self.average = (
-            _DECAY * before[0] + (1.0 - _DECAY) * low,
-            _DECAY * before[1] + (1.0 - _DECAY) * high,
+            decay * before[0] + (1.0 - decay) * low,
+            decay * before[1] + (1.0 - decay) * high,
         )
         self._grow(max(-low, high))
         if self.reach > 0.0:
@@ -95,22 +90,26 @@ def moving_average(histogram: Histogram) -> Range:
 
 def percentile(histogram: Histogram) -> Range:
     """The values but for the outermost, as fine as the bins are."""
+    # Share of the values that `percentile` leaves out in all, half of it on either side.
+    tail = 1e-4
     shares = np.cumsum(histogram.counts) / max(histogram.counts.sum(), 1)
     width = 2.0 * histogram.reach / BINS
     edges = np.arange(BINS + 1) * width - histogram.reach
-    low = edges[int(np.searchsorted(shares, _TAIL / 2.0, side="right"))]
-    high = edges[min(int(np.searchsorted(shares, 1.0 - _TAIL / 2.0, side="left")) + 1, BINS)]
+    low = edges[int(np.searchsorted(shares, tail / 2.0, side="right"))]
+    high = edges[min(int(np.searchsorted(shares, 1.0 - tail / 2.0, side="left")) + 1, BINS)]
     return max(low, histogram.low), min(high, histogram.high)
 
 
 def least_squares(histogram: Histogram) -> Range:
     """The range with the least mean squared error of clipping and rounding to 256 levels."""
+    # Clipping points that `mse` tries on either side.
+    trials = 40
     low, high = min(histogram.low, 0.0), max(histogram.high, 0.0)
-    shrunk = np.linspace(1.0, 1.0 / _TRIALS, _TRIALS)
+    shrunk = np.linspace(1.0, 1.0 / trials, trials)
     centres, counts = histogram.centres, histogram.counts.astype(np.float64)
     below = np.array([np.sum(counts * np.minimum(centres - low * s, 0.0) ** 2) for s in shrunk])
     above = np.array([np.sum(counts * np.maximum(centres - high * s, 0.0) ** 2) for s in shrunk])
-    steps = (high * shrunk[None, :] - low * shrunk[:, None]) / _LEVELS
+    steps = (high * shrunk[None, :] - low * shrunk[:, None]) / 255
     errors = below[:, None] + above[None, :] + counts.sum() * steps**2 / 12.0
     at = np.unravel_index(int(np.argmin(errors)), errors.shape)
     return low * shrunk[at[0]], high * shrunk[at[1]]

@@ -50,10 +50,6 @@ def before_quantizing(repairs: Sequence[str]) -> tuple[str, ...]:
 
 T = TypeVar("T")
 
-_MOST_REMEMBERED = 16
-"""What is made of a model for one granularity, interface and choice of repairs: its whole builds, and their parts, each
-with 16-bit nodes or without. A search has up to four choices of repairs."""
-
 
 class RepairKit:
     """What the repairs of one calibrated model need; without samples only a recipe without repairs can be built.
@@ -85,7 +81,9 @@ class RepairKit:
         if key not in self._remembered:
             self._remembered[key] = make()
         self._remembered.move_to_end(key)
-        while len(self._remembered) > _MOST_REMEMBERED:
+        # What is made of a model for one granularity, interface and choice of repairs: its whole builds, and their
+        # parts, each with 16-bit nodes or without. A search has up to four choices of repairs.
+        while len(self._remembered) > 16:
             self._remembered.popitem(last=False)
         found: T = self._remembered[key]
         return found

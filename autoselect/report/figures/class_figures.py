@@ -50,20 +50,6 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 _COLORS = (BLACK, BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", GREY)
 _MARKERS = "*osD^vP"
 """One fewer than the colours, so that both together tell many models apart."""
-_LEGEND_NAME = 24
-_LEAST_SPAN = 0.02
-_SPREAD = 0.62
-"""Share of a figure's band over which the models are spread."""
-_COUNTED_CLASSES = 15
-"""Up to so many classes every cell says its count."""
-_CELL_CLASSES = 60
-"""Up to so many classes a matrix is drawn as cells, beyond as points: a cell would be smaller than a dot."""
-_GAMMA, _DARK = 0.5, 0.3
-"""Shades go with the root of the share, so that rare answers are seen; from this share on, black is unreadable."""
-_VECTOR_POINTS = 3000
-_CONFUSIONS = 8
-_ROOM = 1.25
-_MOST_COLUMNS = 3
 
 
 def write_class_report(report: Report, folder: Path) -> None:
@@ -82,14 +68,16 @@ def write_class_report(report: Report, folder: Path) -> None:
 
 def measures_figure(report: Report) -> Figure:
     """Draw each figure of each model as a mark with its interval as a bar."""
+    # Share of a figure's band over which the models are spread.
+    spread = 0.62
     names = ran(report)
     metrics = list(dict.fromkeys(row["metric"] for row in report["measures"]))
     figure = sheet(1.6 + len(metrics) * (0.35 + 0.2 * len(names)) + 0.25 * math.ceil(len(names) / 4))
     axes = figure.subplots()
-    step = _SPREAD / max(len(names), 1)
+    step = spread / max(len(names), 1)
     for place, name in enumerate(names):
         rows = {row["metric"]: row for row in of_models(report["measures"], [name])}
-        ys = [metrics.index(metric) - _SPREAD / 2 + step * (place + 0.5) for metric in rows]
+        ys = [metrics.index(metric) - spread / 2 + step * (place + 0.5) for metric in rows]
         _draw_marks(axes, name, place, list(rows.values()), ys)
     for edge in range(1, len(metrics)):
         axes.axhline(edge - 0.5, color="#D0D0D0", linewidth=0.8)
@@ -98,7 +86,7 @@ def measures_figure(report: Report) -> Figure:
     axes.set_ylim(len(metrics) - 0.5, -0.5)
     values = [row[key] for row in report["measures"] for key in ("value", "low", "high") if math.isfinite(row[key])]
     low, high = view(values, (), reach=0.0)
-    low = min(low, high - _LEAST_SPAN)
+    low = min(low, high - 0.02)
     axes.set_xlim(low, high + 0.06 * (high - low))
     axes.set_xlabel("more is better →; bars are 95 % intervals", fontsize=11)
     tidy(axes, grid="x")
@@ -116,7 +104,7 @@ def _draw_marks(axes: Axes, name: str, place: int, rows: Sequence[Mapping[str, A
         marker=_MARKERS[place % len(_MARKERS)],
         color=color,
         markersize=8,
-        label=drawable(short_name(name, _LEGEND_NAME)).replace("$", r"\$").lstrip("_"),
+        label=drawable(short_name(name, 24)).replace("$", r"\$").lstrip("_"),
         gid=name,
     )
     for row, y in zip(rows, ys, strict=True):
@@ -155,16 +143,18 @@ def confusion_figure(report: Report) -> Figure:
         count is written in it. Beyond, points stand for the cells that are not 0, and the most frequent wrong answers
         are listed below them.
     """
+    room = 1.25
     names = ran(report)
-    columns = min(len(names), _MOST_COLUMNS)
+    columns = min(len(names), 3)
     lines = math.ceil(len(names) / columns)
-    has_cells = report["classes"] <= _CELL_CLASSES
-    side = min((12.0 - _ROOM * columns) / columns, 6.5)
+    # A matrix of more classes is drawn as points: a cell would be smaller than a dot.
+    has_cells = report["classes"] <= 60
+    side = min((12.0 - room * columns) / columns, 6.5)
     below = 0.75 if has_cells else 2.5
     figure = sheet(0.75 + lines * (side + 0.45 + below))
     for place, name in enumerate(names):
         line, column = divmod(place, columns)
-        left, top = 0.85 + column * (side + _ROOM), 0.75 + line * (side + 0.45 + below) + 0.45
+        left, top = 0.85 + column * (side + room), 0.75 + line * (side + 0.45 + below) + 0.45
         axes = panel(figure, left=left, top=top, width=side, height=side)
         draw = _draw_cells if has_cells else _draw_points
         draw(axes, report, name, side)
@@ -184,17 +174,20 @@ def _confusion_title(report: Report, has_cells: bool) -> str:
 
 
 def _draw_cells(axes: Axes, report: Report, name: str, side: float) -> None:
+    # Up to so many classes every cell says its count.
+    counted_classes = 15
     count = report["classes"]
     matrix = np.zeros((count, count))
     for row in of_models(report["confusion"], [name]):
         matrix[row["label"], row["answer"]] = row["count"]
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1.0)
-    axes.imshow(shares, cmap="Blues", norm=PowerNorm(_GAMMA, 0.0, 1.0), aspect="equal", gid=name)
+    # Shades go with the root of the share, so that rare answers are seen.
+    axes.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, 0.0, 1.0), aspect="equal", gid=name)
     axes.set_xticks(np.arange(count + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(count + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="white" if count <= _COUNTED_CLASSES else "#F2F2F2", linewidth=0.6)
+    axes.grid(which="minor", color="white" if count <= counted_classes else "#F2F2F2", linewidth=0.6)
     axes.tick_params(which="both", length=0)
-    if count <= _COUNTED_CLASSES:
+    if count <= counted_classes:
         axes.set_xticks(range(count))
         axes.set_yticks(range(count))
         _write_counts(axes, matrix, shares, side)
@@ -208,7 +201,7 @@ def _write_counts(axes: Axes, matrix: np.ndarray, shares: np.ndarray, side: floa
     longest = len(f"{matrix.max():.0f}")
     size = min(72 * side / len(matrix) / (0.72 * longest + 0.5), 12.0)
     for label, answer in np.argwhere(matrix > 0):
-        color = "white" if shares[label, answer] > _DARK else BLACK
+        color = "white" if shares[label, answer] > 0.3 else BLACK  # Black is unreadable on a darker cell.
         axes.text(answer, label, f"{matrix[label, answer]:.0f}", ha="center", va="center", fontsize=size, color=color)
 
 
@@ -224,7 +217,7 @@ def _draw_points(axes: Axes, report: Report, name: str, side: float) -> None:
             color=color,
             alpha=0.6,
             linewidths=0.0,
-            rasterized=len(chosen) > _VECTOR_POINTS,
+            rasterized=len(chosen) > 3000,
             gid=gid,
         )
     last = report["classes"] - 1
@@ -239,7 +232,7 @@ def _draw_points(axes: Axes, report: Report, name: str, side: float) -> None:
 
 def _list_confusions(axes: Axes, report: Report, name: str, side: float) -> None:
     counts = {(row["label"], row["answer"]): row["count"] for row in of_models(report["confusion"], [name])}
-    pairs = frequent_confusions(report, [name], _CONFUSIONS)
+    pairs = frequent_confusions(report, [name], 8)
     lines = [f"{label:>5} → {answer:<5} {counts[label, answer]:>5}" for label, answer in pairs]
     text = "\n".join(["label → answer  samples", *lines] if lines else ["no wrong answers"])
     axes.text(0.0, -0.55 / side, text, transform=axes.transAxes, ha="left", va="top", fontsize=9, family="monospace")

@@ -25,19 +25,10 @@ BLUE, ORANGE, VERMILION, GREEN, BLACK, GREY = "#0072B2", "#E69F00", "#D55E00", "
 
 DOTS_PER_INCH = 100
 INCHES_WIDE = 12.0
-_FLAT = 20.0
-"""A linear axis whose median bar would be lower than this part of the highest shows nothing: draw it in decades."""
-_DECADES = 6
-"""Decades shown below the highest value; what is smaller still ends on the axis."""
-_FEW_DECADES = 200.0
 NAMED_NODES = 40
 """So many nodes at most stand on the x axis by name."""
 MANY_NODES = 150
 """More nodes than this leave no room for gaps between bars, nor for dots on lines."""
-_TICKS = 25
-_TICK_NAME = 26
-_AXIS_LABEL = 0.35
-"""Inches for the words below the ticks."""
 
 
 def sheet(height: float, width: float = INCHES_WIDE) -> Figure:
@@ -128,9 +119,11 @@ def set_values(axes: Axes, values: np.ndarray, marks: Sequence[float] = (), *, a
     """
     positive = values[np.isfinite(values) & (values > 0)]
     high = max([*positive.tolist(), *marks], default=1.0)
-    if positive.size and high / float(np.median(positive)) > _FLAT:
+    # A linear axis whose median bar would be lower than this part of the highest shows nothing: draw it in decades.
+    if positive.size and high / float(np.median(positive)) > 20.0:
         low = min([*positive.tolist(), *marks])
-        set_decades(axes, max(low, high * 10.0**-_DECADES) / 2, high * 2, along=along)
+        # Decades shown below the highest value; what is smaller still ends on the axis.
+        set_decades(axes, max(low, high * 1e-6) / 2, high * 2, along=along)
     else:
         axes.set(**{f"{along}lim": (0.0, high * 1.12)})
 
@@ -140,7 +133,7 @@ def set_decades(axes: Axes, low: float, high: float, *, along: str = "y") -> Non
     scale, axis = (axes.set_yscale, axes.yaxis) if along == "y" else (axes.set_xscale, axes.xaxis)
     scale("log", nonpositive="clip")
     axes.set(**{f"{along}lim": (low, high)})
-    axis.set_major_locator(LogLocator(subs=(1.0,) if high / low > _FEW_DECADES else (1.0, 2.0, 5.0)))
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 200.0 else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
     set_plain_numbers(axes, along=along)
 
@@ -189,11 +182,11 @@ def set_node_ticks(axes: Axes, rows: Table) -> None:
     """Label the nodes on the x axis: by name where there is room, else every so many by number."""
     axes.set_xlim(-0.7, len(rows) - 0.3)
     if len(rows) <= NAMED_NODES:
-        texts = [label_of(rows, place, _TICK_NAME) for place in range(len(rows))]
+        texts = [label_of(rows, place, 26) for place in range(len(rows))]
         axes.set_xticks(range(len(rows)), texts, rotation=90, fontsize=8, parse_math=False)
         axes.set_xlabel("node, in graph order", fontsize=10)
         return
-    step = next(step for step in _steps() if len(rows) / step <= _TICKS)
+    step = next(step for step in _steps() if len(rows) / step <= 25)
     places = range(0, len(rows), step)
     axes.set_xticks(places, [node_number(rows[place], place) for place in places], fontsize=9, parse_math=False)
     axes.set_xlabel("node, in graph order, by the index of its op", fontsize=10)
@@ -229,7 +222,8 @@ def fit_names(figure: Figure, axes: Axes) -> None:
     box, paper = axes.bbox, figure.bbox
     below = max((box.y0 - label.get_window_extent().y0 for label in axes.get_xticklabels()), default=0.0)
     beside = max((box.x0 - label.get_window_extent().x0 for label in axes.get_yticklabels()), default=0.0)
-    room = _AXIS_LABEL * DOTS_PER_INCH
+    # Inches for the words below the ticks.
+    room = 0.35 * DOTS_PER_INCH
     figure.subplots_adjust(
         bottom=max((below + room) / paper.height, figure.subplotpars.bottom),
         left=max((beside + room) / paper.width, figure.subplotpars.left),

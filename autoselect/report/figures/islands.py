@@ -16,12 +16,9 @@ from autoselect.domain.looks import LOOKS, OF_NODES
 from autoselect.report.figures.drawing import INCHES_WIDE, drawable, panel, sheet
 from autoselect.report.tables.model_tables import labels
 
-_PER_ROW = 80
-_SHORTEST_ROW = 20
 _LETTERED = set(OF_NODES) - {OpKind.INTEGER.value}
 """Kinds whose cells hold their mark, too: it serves prints without colour."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 0.7, 0.25, 0.7, 0.15
-_ROW_INCHES, _TITLE_INCHES, _CELL_HEIGHT = 0.3, 0.5, 0.72
+_LEFT = 0.7
 
 
 def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
@@ -31,22 +28,22 @@ def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
         A figure 1200 dots wide with one panel a model, each as high as its strip needs.
     """
     kinds = [[op["kind"] for op in model["subgraphs"][0]["ops"]] for model in models]
-    per_row = min(max([_SHORTEST_ROW, *map(len, kinds)]), _PER_ROW)
+    per_row = min(max([20, *map(len, kinds)]), 80)
     rows = [max(-(-len(one) // per_row), 1) for one in kinds]
-    figure = sheet(_TOP + _BOTTOM + sum(_TITLE_INCHES + _ROW_INCHES * count for count in rows))
-    top = _TOP
+    top, title_height, row_height = 0.7, 0.5, 0.3
+    figure = sheet(top + 0.15 + sum(title_height + row_height * count for count in rows))
     for model, name, one, count in zip(models, labels([str(m["path"]) for m in models]), kinds, rows, strict=True):
         axes = panel(
             figure,
             left=_LEFT,
-            top=top + _TITLE_INCHES,
-            width=INCHES_WIDE - _LEFT - _RIGHT,
-            height=_ROW_INCHES * count,
+            top=top + title_height,
+            width=INCHES_WIDE - _LEFT - 0.25,
+            height=row_height * count,
         )
         _draw_strip(axes, one, per_row, count)
         title = f"{name}: {_counts(one)}; penalty {model['fragmentation']['penalty']:.4g}"
         axes.set_title(drawable(title), loc="left", fontsize=10.5, parse_math=False)
-        top += _TITLE_INCHES + _ROW_INCHES * count
+        top += title_height + row_height * count
     _draw_heading(figure, {kind for one in kinds for kind in one})
     return figure
 
@@ -57,7 +54,7 @@ def _draw_strip(axes: Axes, kinds: Sequence[str], per_row: int, rows: int) -> No
         if kind not in kinds:
             continue
         places = [(i % per_row, i // per_row) for i, found in enumerate(kinds) if found == kind]
-        cells = [Rectangle((x, y + (1 - _CELL_HEIGHT) / 2), 1.0, _CELL_HEIGHT) for x, y in places]
+        cells = [Rectangle((x, y + 0.14), 1.0, 0.72) for x, y in places]
         axes.add_collection(PatchCollection(cells, facecolor=look.colour, edgecolor="white", linewidth=0.8, gid=kind))
         for x, y in places if kind in _LETTERED else ():
             axes.text(x + 0.5, y + 0.5, look.mark, color=look.ink, fontsize=7, ha="center", va="center_baseline")

@@ -17,8 +17,6 @@ WIDE_RANGE = 255.0
 """The range of an int8 tensor of step 1: the line that the range is held against."""
 FAINT = 0.4
 """Opacity of errors that are accumulated, not the node's own."""
-_NAMED = 5
-_NAME = 30
 
 
 def layers_figure(table: pd.DataFrame | Table) -> Figure:
@@ -46,7 +44,7 @@ def layers_figure(table: pd.DataFrame | Table) -> Figure:
     drawing.set_node_ticks(below, rows)
     drawing.fit_names(figure, below)
     _draw_key(figure, rows)
-    _name_worst(below, rows, suspects[:_NAMED])
+    _name_worst(below, rows, suspects[:5])
     return figure
 
 
@@ -98,5 +96,5 @@ def _name_worst(axes: Axes, rows: Table, suspects: list[Suspect]) -> None:
     if not suspects:
         return
     drawing.raise_ceiling(axes, 0.35)
-    labels = [name_point(axes, drawing.label_of(rows, s.place, _NAME), (float(s.place), s.error)) for s in suspects]
+    labels = [name_point(axes, drawing.label_of(rows, s.place, 30), (float(s.place), s.error)) for s in suspects]
     place_labels(axes, labels, drawing.bar_points(axes, column(rows, ERROR)), dots=drawing.DOTS_PER_INCH / 72)

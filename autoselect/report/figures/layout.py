@@ -11,8 +11,6 @@ from matplotlib.text import Annotation, Text
 
 _RADII = (16.0, 26.0, 38.0, 52.0, 70.0, 92.0, 118.0)
 _ANGLES = np.radians(np.arange(16) * 22.5)
-_MARKER_RADIUS = 4.5
-_LABEL_GAP = 4.0
 
 
 def view(
@@ -79,10 +77,11 @@ def place_labels(
         markers: Points in data coordinates that no label should cover.
         dots: Display dots per point.
     """
+    marker_radius = 4.5
     if not labels:
         return
     centres = axes.transData.transform(np.asarray(markers, dtype=np.float64).reshape(-1, 2))
-    dodged = np.hstack([centres - _MARKER_RADIUS * dots, centres + _MARKER_RADIUS * dots])
+    dodged = np.hstack([centres - marker_radius * dots, centres + marker_radius * dots])
     placed = np.empty((0, 4))
     for label in labels:
         point = axes.transData.transform(label.xy)
@@ -106,7 +105,8 @@ def _costs(
     boxes: np.ndarray, point: np.ndarray, frame: np.ndarray, placed: np.ndarray, markers: np.ndarray
 ) -> np.ndarray:
     """How bad each box is: other labels and the frame count most, then markers, then the distance."""
-    gap = np.array([-_LABEL_GAP, -_LABEL_GAP, _LABEL_GAP, _LABEL_GAP])
+    label_gap = 4.0
+    gap = np.array([-label_gap, -label_gap, label_gap, label_gap])
     area = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     covered = _shared_areas(boxes + gap, placed).sum(axis=1)
     outside = area - _shared_areas(boxes, frame[None, :]).sum(axis=1)

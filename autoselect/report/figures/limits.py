@@ -9,15 +9,13 @@ from matplotlib.figure import Figure
 from autoselect.domain.words import SHARES, label
 from autoselect.report.figures import drawing
 
-_HEIGHT, _WIDE = 4.2, 6.0
-
 
 def limits_figure(table: pd.DataFrame, metric: str, own: float) -> Figure:
     """Draw a panel for each target of ``run.limits()``; the run's own allowed drop is marked."""
     table = table[table["penalty"].notna()]
     table = table.assign(target=table.get("target", ""))
     targets = list(dict.fromkeys(table["target"]))
-    figure = drawing.sheet(_HEIGHT, max(_WIDE * len(targets), drawing.INCHES_WIDE))
+    figure = drawing.sheet(4.2, max(6.0 * len(targets), drawing.INCHES_WIDE))
     drawing.headline(figure, "What would be recommended at each allowed drop")
     panels = figure.subplots(1, max(len(targets), 1), squeeze=False)[0]
     drawing.frame(figure, left=0.85, right=0.4, top=0.75, bottom=0.75)

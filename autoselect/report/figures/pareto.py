@@ -32,12 +32,10 @@ from autoselect.report.tables.frames import (
 from autoselect.report.tables.volumes import volume_by_trial
 from autoselect.runs.files import write_bytes
 
-_HEIGHT = 4.2
-
 
 def history_figure(trials: pd.DataFrame, summary: Mapping[str, Any]) -> Figure:
     """Draw :func:`autoselect.report.tables.volumes.volume_by_trial`, the baselines marked."""
-    figure = drawing.sheet(_HEIGHT)
+    figure = drawing.sheet(4.2)
     if trials.empty:
         return drawing.note(figure, "No trial has ended yet.")
     volumes = volume_by_trial(trials, summary)
@@ -71,11 +69,6 @@ _REFERENCES: Mapping[str, tuple[str, str, float]] = {
     "int16": ("v", "#CC79A7", 9.0),
     "drq": ("^", drawing.GREEN, 9.0),
 }
-_PANEL_INCHES = 6.0
-_DEEP = 0.25
-"""Trials further below or above the front than this share of its height are out of view."""
-_WIDE = 1.0
-"""References further away than this share of the front's width are drawn on the edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +106,7 @@ def pareto_figure(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[st
         A figure of 600 dots height with a panel for each objective but the metric, 1200 dots wide or, with three
         panels, 1800.
     """
+    panel_inches = 6.0
     shown = _Shown(
         trials=trial_rows(trials, summary),
         front=front_rows(front, summary),
@@ -120,8 +114,8 @@ def pareto_figure(trials: pd.DataFrame, front: pd.DataFrame, summary: Mapping[st
         summary=summary,
     )
     columns = cost_columns(summary)
-    width = max(drawing.INCHES_WIDE, _PANEL_INCHES * len(columns))
-    figure = drawing.sheet(_PANEL_INCHES, width)
+    width = max(drawing.INCHES_WIDE, panel_inches * len(columns))
+    figure = drawing.sheet(panel_inches, width)
     panels = list(figure.subplots(1, len(columns), sharey=True, squeeze=False)[0])
     figure.subplots_adjust(left=0.075, right=0.965, top=0.87, bottom=0.2, wspace=0.07)
     figure.suptitle(_title(shown), x=0.075, y=0.965, ha="left", fontsize=13)
@@ -155,8 +149,10 @@ def _set_view(axes: Axes, shown: _Shown, column: str, unit: float) -> None:
     other_xs = [_x(row, column, unit) for row in (*shown.references, *shown.trials)]
     ys = [row.score for row in (*shown.front, *shown.references)]
     metric = possible(str(shown.summary["metric"]))
-    axes.set_xlim(*view(xs, other_xs, reach=_WIDE, within=possible(column)))
-    axes.set_ylim(*view(ys, [row.score for row in shown.trials], reach=_DEEP, within=metric))
+    # References further away than this share of the front's width are drawn on the edge.
+    axes.set_xlim(*view(xs, other_xs, reach=1.0, within=possible(column)))
+    # Trials further below or above the front than this share of its height are out of view.
+    axes.set_ylim(*view(ys, [row.score for row in shown.trials], reach=0.25, within=metric))
 
 
 def _draw_trials(axes: Axes, shown: _Shown, column: str, unit: float) -> None:

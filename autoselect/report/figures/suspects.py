@@ -16,11 +16,6 @@ from autoselect.report.figures.layer_bars import FAINT, color_of, opacity_of
 from autoselect.report.figures.layout import name_point, place_labels, view
 from autoselect.report.tables.layer_rows import Suspect, Table, column, is_accumulated, op_type, records, worst
 
-_MARKED = 3
-_NAME_AT_END = 30
-_SHRUNK = 1e-3
-"""Lowest growth that the axis shows."""
-
 
 def travel_figure(table: pd.DataFrame | Table) -> Figure:
     """Draw ``travel_nsr``, ``travel_rmse/scale`` and ``error_growth`` by node; mark where the growth is largest.
@@ -52,7 +47,7 @@ def travel_figure(table: pd.DataFrame | Table) -> Figure:
 def _steepest(growth: np.ndarray) -> list[int]:
     """Rows of the largest growth above 1, largest first."""
     known = [int(place) for place in np.argsort(-growth, kind="stable") if growth[place] > 1]
-    return known[:_MARKED]
+    return known[:3]
 
 
 def _draw_power(axes: Axes, rows: Table, places: list[int]) -> None:
@@ -97,7 +92,8 @@ def _draw_growth(axes: Axes, rows: Table, places: list[int]) -> None:
     """Bars from 1, where the error neither grows nor shrinks."""
     values = column(rows, "error_growth")
     positive = [1.0, *values[values > 0].tolist()]
-    drawing.set_decades(axes, max(min(positive), _SHRUNK) / 1.5, max(positive) * 1.5)
+    # Lowest growth that the axis shows.
+    drawing.set_decades(axes, max(min(positive), 1e-3) / 1.5, max(positive) * 1.5)
     bars = axes.bar(
         np.arange(len(rows)), values - 1.0, bottom=1.0, width=drawing.bar_width(len(rows)), linewidth=0, zorder=2
     )
@@ -118,7 +114,7 @@ def _name_steepest(axes: Axes, rows: Table, places: list[int]) -> None:
     labels = [
         name_point(
             axes,
-            f"{drawing.label_of(rows, place, _NAME_AT_END)}  × {values[place]:.3g}",
+            f"{drawing.label_of(rows, place, 30)}  × {values[place]:.3g}",
             (float(place), float(values[place])),
         )
         for place in places
@@ -131,10 +127,6 @@ _ABLATIONS = {
     "leave_one_out": ("outputs' error with this\nnode alone left float", "small: it is to blame"),
 }
 _PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
-_WIDE = 20.0
-"""Values farther apart than this factor are drawn in decades."""
-_NAME = 38
-_ROW_INCHES = 0.27
 
 
 def suspects_figure(table: pd.DataFrame | Table, count: int = 20) -> Figure:
@@ -149,7 +141,7 @@ def suspects_figure(table: pd.DataFrame | Table, count: int = 20) -> Figure:
     """
     rows = records(table)
     suspects = worst(rows, count)
-    figure = drawing.sheet(2.0 + _ROW_INCHES * max(len(suspects), 4))
+    figure = drawing.sheet(2.0 + 0.27 * max(len(suspects), 4))
     drawing.headline(figure, f"Largest errors in steps: {len(suspects)} of {len(rows)} nodes")
     if not suspects:
         return drawing.note(figure, "No node has a measured error.")
@@ -197,7 +189,7 @@ def _draw_errors(axes: Axes, suspects: Sequence[Suspect]) -> None:
 
 
 def _set_names(axes: Axes, rows: Table, suspects: Sequence[Suspect]) -> None:
-    texts = [f"{drawing.label_of(rows, s.place, _NAME)}   {drawing.drawable(op_type(s.row))}" for s in suspects]
+    texts = [f"{drawing.label_of(rows, s.place, 38)}   {drawing.drawable(op_type(s.row))}" for s in suspects]
     axes.set_yticks(range(len(suspects)), texts, fontsize=8.5, parse_math=False)
     axes.set_ylim(len(suspects) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -226,7 +218,8 @@ def _draw_ablation(axes: Axes, suspects: Sequence[Suspect], name: str) -> None:
 def _set_view(axes: Axes, values: np.ndarray) -> None:
     """Show the dots from end to end: their order counts, not their distance from 0."""
     positive = values[values > 0]
-    if positive.size and positive.max() / positive.min() > _WIDE:
+    # Values farther apart than this factor are drawn in decades.
+    if positive.size and positive.max() / positive.min() > 20.0:
         drawing.set_decades(axes, positive.min() / 2, positive.max() * 2, along="x")
         axes.xaxis.set_major_locator(LogLocator(numticks=3))
         return

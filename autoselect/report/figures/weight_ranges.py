@@ -11,8 +11,6 @@ from autoselect.report.figures.layout import view
 from autoselect.report.tables.frames import number
 from autoselect.report.tables.layer_rows import Record, cell_numbers, name_of, op_type
 
-_NAME = 60
-
 
 def weights_figure(row: Record) -> Figure:
     """Draw the range of each channel above, and below the step of its int8 weights where it is known.
@@ -30,7 +28,7 @@ def weights_figure(row: Record) -> Figure:
     figure.text(
         0.02,
         1.0 - 0.2 / figure.get_figheight(),
-        drawing.drawable(f"Weights of {name_of(row, _NAME)}   {op_type(row)}"),
+        drawing.drawable(f"Weights of {name_of(row, 60)}   {op_type(row)}"),
         va="top",
         fontsize=13,
         parse_math=False,

@@ -12,8 +12,6 @@ Row = dict[str, Any]
 
 _CLASSES = frozenset({"number", "support", "float_right", "right", "agreed"})
 _SAMPLES = frozenset({"index", "group", "sqnr_db", "label", "float_answer", "answer"})
-_SHOWN = 15
-_EQUAL_DB = 200.0
 
 
 def class_rows(run: Run) -> list[Row]:
@@ -41,7 +39,7 @@ def class_rows(run: Run) -> list[Row]:
             "gains": one["right"] > one["float_right"],
             "changed": one["support"] - one["agreed"],
         }
-        for one in ordered[:_SHOWN]
+        for one in ordered[:15]
     ]
 
 
@@ -64,7 +62,7 @@ def sample_rows(run: Run) -> list[Row]:
     found = []
     for row in read_table(RunFolder(run.directory).heldout_samples, _SAMPLES):
         decibels = number_of(row["sqnr_db"])
-        if decibels is None or decibels >= _EQUAL_DB:
+        if decibels is None or decibels >= 200.0:
             continue
         found.append(
             {
@@ -76,4 +74,4 @@ def sample_rows(run: Run) -> list[Row]:
                 "model": row["answer"],
             }
         )
-    return found[:_SHOWN]
+    return found[:15]

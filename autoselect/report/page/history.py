@@ -16,9 +16,6 @@ from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 
-_NAMED = 3
-_FEW_SAMPLES = 500
-
 
 def hypervolumes(run: Run) -> list[tuple[int, float]]:
     """The hypervolume after each evaluation, as :func:`autoselect.report.tables.volumes.volume_by_trial` tells it.
@@ -129,14 +126,15 @@ def _unfinished(run: Run) -> str:
 
 
 def _suspects(run: Run) -> str:
+    named = 3
     rows = records(run.layer_statistics)
     limit = THRESHOLDS["suspicious"]
     errors = column(rows, ERROR)
     worst = sorted((i for i in range(len(rows)) if errors[i] > limit), key=lambda i: -errors[i])
     if not worst:
         return ""
-    names = [name_of(rows[i]).split(";")[0] for i in worst[:_NAMED]]
-    names += [f"{len(worst) - _NAMED} more"] if len(worst) > _NAMED else []
+    names = [name_of(rows[i]).split(";")[0] for i in worst[:named]]
+    names += [f"{len(worst) - named} more"] if len(worst) > named else []
     return (
         f"The Quantization Debugger's guide suspects nodes whose rmse/scale is above {limit:g}; here: "
         f"{listed(names)}. `autoselect diagnose` says why and what helps."
@@ -147,7 +145,7 @@ def _noise(run: Run) -> str:
     picked = next((row for row in front_rows(run.front, run.summary) if first_pick(run.picks) in row.picks), None)
     whole = next((row for row in reference_rows(run.summary) if row.label == "float"), None)
     count = number((run.summary.get("evaluated") or {}).get("heldout"))
-    if picked is None or whole is None or whole.heldout is None or not count or count >= _FEW_SAMPLES:
+    if picked is None or whole is None or whole.heldout is None or not count or count >= 500:
         return ""
     if picked.interval is None:
         return ""

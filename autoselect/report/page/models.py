@@ -28,7 +28,6 @@ from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 
-_MANY = 1e5
 _ON_CARD = ("segments", "partitions", "left_ops")
 """Further columns that cards have anyway."""
 _FIGURES = ("drop", "size_bytes", "penalty", "segments", "float_ops", "float_macs_share", "sqnr_db", "samples")
@@ -167,7 +166,7 @@ def _card(
         "bar": _bar(row, whole, axis),
         "size": format_size(row.size_bytes),
         "size_note": "" if whole is None else f"{100 * row.size_bytes / whole.size_bytes:.0f} % of float",
-        "penalty": f"{row.penalty:.2f}" if row.penalty < _MANY else f"{row.penalty:.3g}",
+        "penalty": f"{row.penalty:.2f}" if row.penalty < 1e5 else f"{row.penalty:.3g}",
         "nodes": len(member.get("nodes", [])),
         "wide": member.get("wide"),
         "segments": member.get("segments"),

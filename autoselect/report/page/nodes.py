@@ -25,7 +25,6 @@ from autoselect.tflite.tflite_file import TfliteFile
 
 Row = dict[str, Any]
 
-_NAME_LENGTH = 38
 _SENSITIVITY = frozenset({"tensor_name", "unit", "probe", "estimate"})
 _CURES = frozenset({"tensor_name", "weights_sqnr_db", "activations_sqnr_db", "broken", "cure", "reason"})
 _ISLANDS = frozenset({"id", "nodes", "size_bytes", "penalty", "id_without", "drop_without", "drop_gain"})
@@ -93,7 +92,7 @@ def _cures(run: Run) -> dict[str, Row]:
 def short_name(name: str, folder: str) -> str:
     """A name without the folder that most share and without the names that were fused into it."""
     first = name.split(";", maxsplit=1)[0]
-    return cut_middle(first.removeprefix(folder) or first, _NAME_LENGTH)
+    return cut_middle(first.removeprefix(folder) or first, 38)
 
 
 def has_estimates(run: Run) -> bool:
@@ -151,7 +150,7 @@ def strips(run: Run, nodes: Sequence[Row]) -> list[Row]:
 def shown(found: Sequence[Row]) -> list[Row]:
     """The strips of the picks, and of as many other members as a page can have: each is hundreds of elements."""
     first = sorted(range(len(found)), key=lambda place: not found[place]["picks"])
-    return [found[place] for place in sorted(first[:_MOST_STRIPS])]
+    return [found[place] for place in sorted(first[:40])]
 
 
 def _kinds(run: Run, trial: Record, nodes: Sequence[Row]) -> list[str]:
@@ -272,8 +271,6 @@ def number_of(text: str) -> float | None:
     except ValueError:
         return None
 
-
-_MOST_STRIPS = 40
 
 THRESHOLDS = {"healthy": HEALTHY_RMSE_PER_SCALE, "suspicious": SUSPICIOUS_RMSE_PER_SCALE}
 """Marks on the bars of rmse/scale."""

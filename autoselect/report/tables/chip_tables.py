@@ -15,7 +15,6 @@ Chip = Mapping[str, Any]
 """What one chip makes of a model, see :func:`autoselect.api.compiling.chip_rows`, or a compiled model."""
 Row = tuple[str, ...]
 
-_NAME_LENGTH = 60
 _INDENT = "  "
 
 
@@ -124,5 +123,6 @@ def types_text(types: Mapping[str, int]) -> str:
 
 def _cut(name: str) -> str:
     """The first of the names that a converter has fused into one."""
+    name_length = 60
     first = name.split(";", maxsplit=1)[0]
-    return first if len(first) <= _NAME_LENGTH else f"…{first[1 - _NAME_LENGTH :]}"
+    return first if len(first) <= name_length else f"…{first[1 - name_length :]}"

@@ -14,9 +14,6 @@ from autoselect.report.tables.model_tables import Row, aligned, clean, side_by_s
 Report = Mapping[str, Any]
 """What ``autoselect.classification_report`` returns."""
 
-_NAME_WIDTH = 19
-_CLASSES_SHOWN = 20
-_MATRIX_CLASSES = 10
 _ROWS_SHOWN = 10
 _CLASS_FIGURES = {"precision": "prec", "recall": "rec", "f1": "F1", "agreement": "agree"}
 
@@ -60,7 +57,7 @@ def of_models(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> tuple[
     return tuple(row for row in rows if row["model"] in wanted)
 
 
-def short_name(name: str, limit: int = _NAME_WIDTH) -> str:
+def short_name(name: str, limit: int = 19) -> str:
     """A model's name in at most so many printable characters, at least 3; the middle goes first."""
     name, head = clean(name), (limit - 1) // 2
     return name if len(name) <= limit else f"{name[:head]}…{name[head + 1 - limit :]}"
@@ -121,7 +118,8 @@ def _class_section(report: Report, names: Sequence[str], width: int) -> Section:
 
 def _shown_classes(report: Report, by_class: Mapping[int, Mapping[str, Mapping[str, Any]]]) -> tuple[list[int], str]:
     """All classes where there is room for them, else those that fare worst."""
-    if len(by_class) <= _CLASSES_SHOWN:
+    classes_shown = 20
+    if len(by_class) <= classes_shown:
         return sorted(by_class), "By class"
     key = "agreement" if report["reference"] is not None else "f1"
 
@@ -131,13 +129,13 @@ def _shown_classes(report: Report, by_class: Mapping[int, Mapping[str, Mapping[s
 
     support = {number: next(iter(rows.values()))["support"] for number, rows in by_class.items()}
     supported = [number for number, count in support.items() if count]
-    worst = sorted(supported, key=lambda number: (mean(number), -support[number], number))[:_CLASSES_SHOWN]
+    worst = sorted(supported, key=lambda number: (mean(number), -support[number], number))[:classes_shown]
     least = "agreement with float" if key == "agreement" else "F1"
     return worst, f"By class: {len(worst)} of {len(by_class)}, those with the least {least}"
 
 
 def _confusion_sections(report: Report, names: Sequence[str], width: int) -> list[Section]:
-    if report["classes"] <= _MATRIX_CLASSES:
+    if report["classes"] <= 10:
         return [_matrix_section(report, name) for name in names]
     pairs = frequent_confusions(report, names, _ROWS_SHOWN)
     counts = {(row["model"], row["label"], row["answer"]): row["count"] for row in report["confusion"]}

@@ -13,8 +13,6 @@ from autoselect.report.tables.frames import ModelRow, front_rows, reference_rows
 from autoselect.report.tables.result_lines import cells, result_lines
 from autoselect.runs.run import Run
 
-_NODES_SHOWN = 12
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Result):
@@ -34,14 +32,15 @@ class Comparison(Result):
 
     def lines(self, width: int = 80) -> tuple[str, ...]:
         """A table, and below it the nodes that differ."""
+        nodes_shown = 12
         table = result_lines(self.rows, self.summary, width)
         if self.alike:
             return *table, "", "Both recommend the same model."
         if not self.nodes:
             return *table, "", "No two recommended models whose nodes differ."
         rows = [f"  {first:>7}  {second:>7}  {node}" for node, (first, second) in self.nodes.items()]
-        told = [row if len(row) <= width else f"{row[: width - 3]}..." for row in rows[:_NODES_SHOWN]]
-        more = [f"  and {len(rows) - _NODES_SHOWN} more"] if len(rows) > _NODES_SHOWN else []
+        told = [row if len(row) <= width else f"{row[: width - 3]}..." for row in rows[:nodes_shown]]
+        more = [f"  and {len(rows) - nodes_shown} more"] if len(rows) > nodes_shown else []
         return *table, "", f"{len(rows)} nodes differ in the recommended models, in run 1 and run 2:", *told, *more
 
     def __repr__(self) -> str:

@@ -152,11 +152,8 @@ def format_size(size_bytes: float | None) -> str:
 
 def format_penalty(value: float | None) -> str:
     """A penalty by itself: cycles without decimals, points as a score."""
-    return format_score(value) if value is None or abs(value) < _CYCLES else f"{value:,.0f}"
-
-
-_CYCLES = 1000.0
-"""Penalties from here on are no points."""
+    # Penalties from here on are no points.
+    return format_score(value) if value is None or abs(value) < 1000.0 else f"{value:,.0f}"
 
 
 def format_score(value: float | None, *, scale: float | None = None) -> str:

@@ -23,8 +23,6 @@ Table = Sequence[Record]
 ERROR = "rmse/scale"
 """The column that suspects are ranked by."""
 
-_MOST = 0.75
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
@@ -108,7 +106,7 @@ def common_folder(rows: Table) -> str:
     for row in rows:
         parts = name_of(row).split("/")[:-1]
         folders.update("/".join(parts[: depth + 1]) + "/" for depth in range(len(parts)))
-    shared = [folder for folder, count in folders.items() if count > 1 and count >= _MOST * len(rows)]
+    shared = [folder for folder, count in folders.items() if count > 1 and count >= 0.75 * len(rows)]
     return max(shared, key=len, default="")
 
 

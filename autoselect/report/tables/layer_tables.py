@@ -28,10 +28,6 @@ from autoselect.report.tables.model_tables import Row, aligned, clean
 if TYPE_CHECKING:
     import pandas as pd
 
-_GAP = 2
-_NAME_ROOM = 26
-"""Characters that a name keeps before another column may take the room."""
-_SUBJECTS = 4
 _ACCUMULATED = "~"
 
 
@@ -62,6 +58,8 @@ def suspect_lines(table: pd.DataFrame | Table, *, count: int = 10, width: int = 
         A heading, a line a node, and where needed a line on the mark of accumulated errors; none where no node has
         an error. Each line is at most ``width`` characters.
     """
+    # Characters that a name keeps before another column may take the room.
+    name_room = 26
     rows = records(table)
     suspects = worst(rows, count)
     if not suspects:
@@ -73,7 +71,7 @@ def suspect_lines(table: pd.DataFrame | Table, *, count: int = 10, width: int = 
         place = node_number(suspect.row, suspect.place)
         fixed.append((place, cut_middle(op_type(suspect.row), 24), f"{mark}{_short(suspect.error)}"))
     names = [name_of(row) for row in listed]
-    wished = min(max(map(len, names)), _NAME_ROOM if width < 100 else 2 * _NAME_ROOM)
+    wished = min(max(map(len, names)), name_room if width < 100 else 2 * name_room)
     chosen = _chosen(listed, width - _needed(fixed) - wished)
     figures = [(*row, *more) for row, *more in zip(fixed, *chosen, strict=True)]
     room = width - _needed(figures)
@@ -99,7 +97,7 @@ def cure_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str, ..
     for cure in _CURES:
         nodes = [row for row in records(table) if row.get("cure") == cure]
         if nodes:
-            names = some([name_of(row) for row in nodes], _SUBJECTS)
+            names = some([name_of(row) for row in nodes], 4)
             text = f"{len(nodes)} of the nodes: {names}. The first has {clean(str(nodes[0].get('cure_reason')))}."
             lines += _wrapped(text, width, first=f"{cure:<9}", rest=" " * 9)
     return tuple(lines)
@@ -107,7 +105,7 @@ def cure_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str, ..
 
 def _needed(rows: Sequence[Row]) -> int:
     """Characters of the columns with a gap after each."""
-    return sum(max(map(len, cells)) + _GAP for cells in zip(*rows, strict=True))
+    return sum(max(map(len, cells)) + 2 for cells in zip(*rows, strict=True))
 
 
 def _chosen(rows: Table, room: int) -> list[Row]:
@@ -117,7 +115,7 @@ def _chosen(rows: Table, room: int) -> list[Row]:
         if not np.isfinite(column(rows, name)).any():
             continue
         cells = (heading, *(_short(number(row.get(name))) for row in rows))
-        room -= _GAP + max(map(len, cells))
+        room -= 2 + max(map(len, cells))
         if room < 0:
             break
         chosen.append(cells)
@@ -137,7 +135,7 @@ def advice_lines(advice: Iterable[Advice], *, width: int = 80) -> tuple[str, ...
         lines += ["" for _ in range(place > 1)]
         lines += _wrapped(item.title, width, first=number_of, rest=inner)
         told = (
-            ("At", some(item.subjects, _SUBJECTS)),
+            ("At", some(item.subjects, 4)),
             ("Found", item.evidence),
             ("Held against", f"{item.threshold} ({item.source})" if item.source else item.threshold),
             ("Do", item.action),

@@ -15,11 +15,7 @@ from autoselect.domain.words import CLOSENESS, SHARES, counted, label
 from autoselect.report.tables.frames import MISSING, ModelRow, cost_columns, first_pick, format_cost, largest
 from autoselect.report.tables.model_tables import aligned
 
-_NAME_WIDTH = 16
 _DECIMALS = {"penalty": 1, "latency_ms": 2}
-_SMALL, _LARGE = 1e-2, 1e5
-_MANY = 1000.0
-"""NPU cycles, not points of penalty: without decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +43,7 @@ def scale_of(metric: str, values: Sequence[float]) -> Scale:
     if metric in SHARES:
         return Scale(factor=100.0, decimals=1, unit="%")
     size = max((abs(value) for value in values), default=0.0)
-    power = 3 * math.floor(math.log10(size) / 3) if 0 < size < _SMALL or size >= _LARGE else 0
+    power = 3 * math.floor(math.log10(size) / 3) if 0 < size < 1e-2 or size >= 1e5 else 0
     whole = math.floor(math.log10(size * 10.0**-power)) if size else 0
     return Scale(factor=10.0**-power, decimals=max(3 - max(whole, 0), 0), unit=f"×1e{power}" if power else "")
 
@@ -128,7 +124,8 @@ def _drop(drop: float | None, scale: Scale) -> str:
 
 def _cost(column: str, value: float | None, scale: float | None) -> str:
     if value is not None and column in _DECIMALS:
-        return f"{value:,.0f}" if (scale or 0.0) >= _MANY else f"{value:.{_DECIMALS[column]}f}"
+        # NPU cycles, not points of penalty: without decimals.
+        return f"{value:,.0f}" if (scale or 0.0) >= 1000.0 else f"{value:.{_DECIMALS[column]}f}"
     return format_cost(column, value, scale=scale)
 
 
@@ -138,7 +135,8 @@ def _heading(column: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _NAME_WIDTH else f"{text[: _NAME_WIDTH - 1]}…"
+    name_width = 16
+    return text if len(text) <= name_width else f"{text[: name_width - 1]}…"
 
 
 def count_lines(summary: Mapping[str, Any], workers: object = None) -> tuple[str, ...]:

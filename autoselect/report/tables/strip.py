@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from autoselect.domain.looks import LOOKS
 
-_ROUND = 10
-
 
 def strip_rows(kinds: Sequence[str], width: int) -> tuple[str, ...]:
     """Draw the ops in their order.
@@ -21,9 +19,10 @@ def strip_rows(kinds: Sequence[str], width: int) -> tuple[str, ...]:
         Rows of at most ``width`` characters (more only where not even one op fits), each with the number of its
         first op in front; none for no ops.
     """
+    tens = 10
     digits = len(str(max(len(kinds) - 1, 0)))
     room = max(width - digits - 1, 1)
-    step = room - room % _ROUND if room >= _ROUND else room
+    step = room - room % tens if room >= tens else room
     marks = "".join(LOOKS[kind].mark for kind in kinds)
     return tuple(f"{start:>{digits}} {marks[start : start + step]}" for start in range(0, len(marks), step))
 

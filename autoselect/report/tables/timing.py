@@ -16,7 +16,6 @@ from autoselect.scoring.intervals import median_interval
 
 FLOAT = "float"
 _HEADING = ("", "ms", "quartiles", "of float", "95 % interval")
-_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -88,4 +87,4 @@ def _number(value: float | None) -> str:
     """With three digits that count."""
     if not value:
         return MISSING if value is None else "0"
-    return f"{value:.{max(_DIGITS - 1 - math.floor(math.log10(abs(value))), 0)}f}"
+    return f"{value:.{max(2 - math.floor(math.log10(abs(value))), 0)}f}"

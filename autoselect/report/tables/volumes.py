@@ -15,9 +15,6 @@ from autoselect.report.tables.layer_rows import column, records
 if TYPE_CHECKING:
     import pandas as pd
 
-_CORNER = 1.1
-"""The corner of the hypervolume lies this much beyond the worst scored candidate, as a multiple of the spread."""
-
 
 def volume_by_trial(trials: pd.DataFrame, summary: Mapping[str, Any]) -> np.ndarray:
     """The hypervolume of what was scored so far, as a share of that at the end.
@@ -39,7 +36,8 @@ def volume_by_trial(trials: pd.DataFrame, summary: Mapping[str, Any]) -> np.ndar
         return volumes
     low, spread = table[scored].min(axis=0), np.ptp(table[scored], axis=0)
     table = (table - low) / np.where(spread > 0, spread, 1.0)
-    front, corner = np.zeros((0, len(objectives))), np.full(len(objectives), _CORNER)
+    # The corner of the hypervolume lies this much beyond the worst scored candidate, as a multiple of the spread.
+    front, corner = np.zeros((0, len(objectives))), np.full(len(objectives), 1.1)
     for place, row in enumerate(table):
         if scored[place] and not np.any(np.all(front <= row, axis=1)):
             front = np.vstack([front[~np.all(row <= front, axis=1)], row])

@@ -68,6 +68,11 @@ def answer_sentences(found: Mapping[str, Any], how: str = "--score tells.") -> l
         verb = "costs no more and loses" if len(ahead) == 1 else "cost no more and lose"
         gap = amount(found["gap"], metric)
         told.append(f"{some(list(ahead), 3)} of the front {verb} less by what is expected: {gap} at best.")
+    if found["far"]:
+        told.append(
+            "Its outputs are far from float's. A score like float's would not count, because it is one number whose "
+            "noise nobody knows."
+        )
     if found["preferred"]:
         told.append("The rule of the recommendation prefers it to the recommended model, if it scores as expected.")
     return told

@@ -19,8 +19,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-_MOST_VALUES_BYTES = 1 << 29
-"""Most values in between that are kept, to find nodes by."""
 _IMAGES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """Where onnx2tf 1 looks for images to compare on, before it downloads some."""
 _PACKAGES = {
@@ -56,7 +54,8 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
     flat = {f"{place}/{number}": row for number, rows in enumerate(outputs) for place, row in enumerate(rows)}
     np.savez("outputs.npz", **flat)
     names: list[str] = []
-    arrays, room = {}, _MOST_VALUES_BYTES
+    # Values in between are kept up to this many bytes, to find nodes by.
+    arrays, room = {}, 1 << 29
     for name, value in values.items():
         if value.dtype.kind == "f" and value.size > 1 and value.nbytes <= room:
             arrays[str(len(names))] = value

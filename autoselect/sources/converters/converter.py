@@ -33,8 +33,6 @@ _TOOLS: Mapping[Kind, tuple[str, str, str]] = {
     ),
 }
 """What is converted, by which package, and a command that installs it in an environment of its own."""
-_NEWEST_OPSET = 21
-"""The newest opset that was tried with onnx2tf."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +214,8 @@ class Converter:
 
 
 def _advice(description: Description) -> str:
+    # The newest opset that was tried with onnx2tf.
+    newest_opset = 21
     if description.foreign:
         named = listed([f"{kind} ({domain}) at node {name!r}" for domain, kind, name in description.foreign[:3]])
         more = len(description.foreign) - 3
@@ -223,6 +223,6 @@ def _advice(description: Description) -> str:
             f"It has ops that are none of ONNX's own: {named}{f' and {more} more' if more > 0 else ''}. "
             "Export it without them, or cut the model before them."
         )
-    if (opset := description.opset.get("ai.onnx", 0)) > _NEWEST_OPSET:
-        return f"Its opset is {opset}: export it with opset {_NEWEST_OPSET} or lower."
+    if (opset := description.opset.get("ai.onnx", 0)) > newest_opset:
+        return f"Its opset is {opset}: export it with opset {newest_opset} or lower."
     return "Export it with other settings (an older opset, fixed sizes), or convert it yourself and pass the .tflite."

@@ -15,7 +15,6 @@ Kind = Literal["onnx", "torch"]
 
 _FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 """Fields of an ONNX model, and the wire type of each: 0 for a number, 2 for bytes."""
-_VERSION, _GRAPH = 1, 7
 _PROGRAMS = ("models/model.json", "serialized_exported_program.json")
 _PROMISES = {
     ".onnx": "an ONNX model, or it is cut off:",
@@ -75,7 +74,8 @@ def _is_onnx(file: io.BufferedIOBase, size: int) -> bool:
         if value < 0 or (wire and file.seek(value, io.SEEK_CUR) > size):
             return False
         seen.add(field)
-    return {_VERSION, _GRAPH} <= seen
+    version, graph = 1, 7
+    return {version, graph} <= seen
 
 
 def _number(file: io.BufferedIOBase) -> int:

@@ -23,8 +23,6 @@ from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 EQUAL = math.inf
-_SAME_DB = 40.0
-"""From which SQNR on a value counts as the same."""
 _WEIGHTED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL", "CONV_3D"})
 _WEIGHTED_NODES = frozenset(
     {"Conv", "ConvTranspose", "Gemm", "MatMul", "conv2d", "convolution", "linear", "addmm", "mm", "bmm", "matmul"}
@@ -35,8 +33,6 @@ _MOVING_NODES = frozenset(
     {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast", "Dropout"}
     | {"view", "permute", "reshape", "clone", "detach", "squeeze", "unsqueeze", "transpose", "flatten", "contiguous"}
 )
-_MOST_STEPS = 6
-"""Nodes that one op may stand for behind the one with its weights: batch norm, bias, activation."""
 
 Layout = tuple[int, ...] | None
 
@@ -284,13 +280,15 @@ def _is_same(value: np.ndarray, array: np.ndarray) -> bool:
         return False
     flat = array.ravel()
     ways = dict.fromkeys((None, channels_last(value.ndim), channels_first(value.ndim)))
-    return any(_sqnr_db([turned(value, way).ravel()], [flat]) >= _SAME_DB for way in ways)
+    # Values count as the same from an SQNR of 40 dB on.
+    return any(_sqnr_db([turned(value, way).ravel()], [flat]) >= 40.0 for way in ways)
 
 
 def _node_name(op_type: str, node: dict[str, Any], maker: Mapping[str, dict[str, Any]], used: set[str]) -> str:
     """The name of the node with the weights of an op: the converter fuses what follows it."""
     found = node
-    for _ in range(_MOST_STEPS if op_type in _WEIGHTED else 0):
+    # Nodes that one op may stand for behind the one with its weights: batch norm, bias, activation.
+    for _ in range(6 if op_type in _WEIGHTED else 0):
         if found["op"] in _WEIGHTED_NODES:
             return str(found["name"])
         before = [maker[name] for name in found["in"] if name in maker and maker[name]["op"] != "Constant"]

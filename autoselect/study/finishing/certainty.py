@@ -40,8 +40,6 @@ class Unknown(str, Enum):
     """The job that measures it failed."""
 
 
-_FEWEST = 4
-"""Members that say something of how scores follow closeness."""
 _NINE_IN_TEN = (0.05, 0.95)
 _ONE_SIDED = NormalDist().inv_cdf(0.95)
 _ALL_KNOWN: Mapping[str, Unknown] = MappingProxyType({})
@@ -168,7 +166,8 @@ def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | 
     lost = [s.drop for s in known] if drops is None else drops
     table = np.column_stack([[log_divergence(s) for s in known], lost]) if len(known) else np.zeros((0, 2))
     table = table[np.isfinite(table).all(axis=1)]
-    return None if len(table) < _FEWEST else fit_link(table[:, 0], table[:, 1])
+    # Fewer members say nothing of how scores follow closeness.
+    return None if len(table) < 4 else fit_link(table[:, 0], table[:, 1])
 
 
 def with_bounds(front: Sequence[TrialRecord], root: Path, pool: Workers) -> tuple[list[TrialRecord], dict[str, str]]:

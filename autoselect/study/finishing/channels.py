@@ -14,9 +14,6 @@ from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.study.yardstick import Yardstick
 
-_TAIL_DB = 10.0
-"""The worst hundredth has ten times the mean's share of error."""
-
 
 def warnings_of(
     sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: Workers, listener: Listener
@@ -49,7 +46,8 @@ def groups_below(groups: Sequence[GroupCloseness], limit: float) -> list[str]:
 
 
 def _tail(tail: channel_jobs.Tail | None, limit: float) -> list[str]:
-    if tail is None or not tail.worst_db < min(limit, tail.mean_db - _TAIL_DB):
+    # The worst hundredth has ten times the mean's share of error.
+    if tail is None or not tail.worst_db < min(limit, tail.mean_db - 10.0):
         return []
     return [
         f"On the mean of the search samples the recommended model's outputs are {tail.mean_db:.1f} dB from float's, on "

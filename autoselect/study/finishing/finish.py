@@ -17,6 +17,7 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Objective
 from autoselect.domain.picks import named_picks
+from autoselect.domain.rule import Standing
 from autoselect.domain.targets import Target
 from autoselect.isolation.door import Workers
 from autoselect.runs.files import write_json
@@ -54,7 +55,8 @@ class _Choice:
 
     Attributes:
         front: The members that are shown.
-        judged: The same with the chips' scores, where these differ: picks go by them.
+        judged: The same with the chips' scores, where these differ.
+        standings: What is expected of these: picks go by it.
         picks: Ids by name.
         confidence: How sure the recommended one is.
         chips: What was found on chips.
@@ -65,6 +67,7 @@ class _Choice:
 
     front: list[TrialRecord]
     judged: list[TrialRecord]
+    standings: Sequence[Standing]
     picks: dict[str, str]
     confidence: certainty.Confidence | None
     chips: Sequence[on_chip.OnChip] = ()
@@ -114,28 +117,27 @@ class Finish:
         ended_early: str | None = None,
     ) -> str:
         """Write the result; without a pool (after Ctrl-C) held-out scores are left for a resume."""
-        link = certainty.link_of(scores_of(distinct(records)))
+        link = certainty.link_of(scored := scores_of(distinct(records)))
         root, metric, costs = self.case.files.root, self.objectives[0].name, self.settings.cost_columns
         wholes = _whole_baselines(records)
         references = [float_model, *(_reference(name, r.scores) for name, r in wholes.items() if r.scores)]
         said = [*warnings_of(records), *_restored(wholes, root, pool, listener)]
         measured = front_members.measured_front(records, self.objectives, self.yardstick, link, root, pool)
-        choice = self._chosen(measured, records, pool, listener)
+        choice = self._chosen(measured, scored, link, wholes, pool, listener)
         front = choice.front
         front_files.materialise(front, self.folder, root)
         said += measured.messages
         for message in said:
             listener(Warned(message=message))
         said += [message for chip in choice.chips for message in chip.messages]
-        choice, heldout, kernels, failures = self._checked(
-            choice, references, measured.unknown, records, pool, listener
-        )
+        choice, heldout, kernels, failures = self._checked(choice, references, measured.unknown, scored, pool, listener)
         said += failures
         hidden = self._hidden(choice.recommended, pool, listener)
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
-            choice = replace(choice, front=front, picks=self._picks(front, link, choice.contradicted))
+            timed = certainty.standings_of(front, link)
+            choice = replace(choice, front=front, picks=self._picks(timed, choice.contradicted))
         listener(StageStarted(stage="write"))
         ids, picks = {r.id for r in measured.members}, choice.picks
         result.write_tables(
@@ -169,48 +171,54 @@ class Finish:
         front_files.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that a killed search left may lack it.
             export(front, picks, self.folder, self.case.files)
-            self._keep(choice.judged if choice.chips else measured.members, records, pool)
+            self._keep(choice.judged if choice.chips else measured.members, scored, pool)
         if pool is not None:
             front_files.remove_work(self.folder.work)
         return status
 
-    def _keep(self, members: Sequence[TrialRecord], records: Sequence[TrialRecord], pool: Workers | None) -> None:
+    def _keep(self, members: Sequence[TrialRecord], scored: Sequence[Scores], pool: Workers | None) -> None:
         """Keep what questions after the search are answered by, and say what other limits would recommend."""
-        files, scored = self.case.files, scores_of(distinct(records))
-        kept_case.keep(self.folder, files, self.problem)
-        write_limits(members, scored, self.yardstick, self.objectives[0].name, self.folder, files, pool)
+        kept_case.keep(self.folder, self.case.files, self.problem)
+        write_limits(members, scored, self.yardstick, self.objectives[0].name, self.folder, self.case.files, pool)
 
     def _chosen(
         self,
         measured: front_members.MeasuredFront,
-        records: list[TrialRecord],
+        scored: Sequence[Scores],
+        link: Link | None,
+        wholes: Mapping[str, TrialRecord],
         pool: Workers | None,
         listener: Listener,
     ) -> _Choice:
         """The members that are shown, and the picks among them; by the chips' scores where these differ."""
-        link, root = certainty.link_of(scored := scores_of(distinct(records))), self.case.files.root
-        whole_front, unknown = measured.members, measured.unknown
-        picks = self._picks(whole_front, link)
+        whole_front, unknown, root = measured.members, measured.unknown, self.case.files.root
+        picks = self._picks(certainty.standings_of(whole_front, link))
         confidence = certainty.confidence_of(whole_front, scored, self.yardstick, root, pool, unknown)
         named = {*picks.values(), *(confidence.named if confidence else ())}
         steps = self._steps(whole_front)
         front = front_members.worth_reading(whole_front, self.objectives, named, steps, link)
         if pool is None or not self._target.asks_compiler:
-            return _Choice(front=front, judged=front, picks=picks, confidence=confidence)
-        front, chips = self._on_chips(front, _whole_baselines(records), pool, listener)
+            standings = certainty.standings_of(front, link)
+            return _Choice(front=front, judged=front, standings=standings, picks=picks, confidence=confidence)
+        front, chips = self._on_chips(front, wholes, pool, listener)
         judged, ids = on_chip.by_chips(front, chips), {r.id for r in front}
         differ = any(ids & set(chip.unlike_cpu) for chip in chips)  # Rows to draw again are the CPU's.
         resampling = None if differ else pool
-        confidence = certainty.confidence_of(judged, scored, self.yardstick, root, resampling, unknown)
-        picks = self._picks(judged, link)
-        return _Choice(front=front, judged=judged, picks=picks, confidence=confidence, chips=chips)
+        return _Choice(
+            front=front,
+            judged=judged,
+            standings=(standings := certainty.standings_of(judged, link)),
+            picks=self._picks(standings),
+            confidence=certainty.confidence_of(judged, scored, self.yardstick, root, resampling, unknown),
+            chips=chips,
+        )
 
     def _reconsidered(
         self,
         choice: _Choice,
         heldout: Mapping[str, Heldout],
         unknown: Mapping[str, certainty.Unknown],
-        records: Sequence[TrialRecord],
+        scored: Sequence[Scores],
     ) -> _Choice:
         """The choice without members that held-out samples contradict, if the recommended one is such a member.
 
@@ -224,14 +232,12 @@ class Finish:
         )
         if choice.picks.get("recommended") not in contradicted or (is_told and not sound):
             return choice
-        scored, root, rule = scores_of(distinct(records)), self.case.files.root, self.yardstick.rule
-        link = certainty.link_of(scored)
-        by_preference = [s.id for s in sorted(certainty.standings_of(choice.judged, link), key=rule.order)]
+        by_preference = [s.id for s in sorted(choice.standings, key=self.yardstick.rule.order)]
         scores = {r.id: r.scores for r in choice.judged if r.scores}
-        left = sound or choice.judged
+        left, root = sound or choice.judged, self.case.files.root
         return replace(
             choice,
-            picks=self._picks(choice.judged, link, contradicted),
+            picks=self._picks(choice.standings, contradicted),
             confidence=certainty.confidence_of(left, scored, self.yardstick, root, None, unknown),
             contradicted=contradicted,
             passed_over=[scores[id_] for id_ in itertools.takewhile(contradicted.__contains__, by_preference)],
@@ -246,11 +252,10 @@ class Finish:
             if own is not None and own.drop is not None and rule.is_contradicted(own.drop, own.drop_low)
         }
 
-    def _doubted(self, choice: _Choice, records: Sequence[TrialRecord]) -> Scores | None:
+    def _doubted(self, choice: _Choice) -> Scores | None:
         """What would be recommended if the score of a model that is far from float counted."""
-        standings = certainty.standings_of(choice.judged, certainty.link_of(scores_of(distinct(records))))
-        rule, far = self.yardstick.rule, {m.id for m in standings if self.yardstick.rule.is_far(m)}
-        sound = [replace(m, is_bounded=True) for m in standings if m.id not in choice.contradicted]
+        rule, far = self.yardstick.rule, {m.id for m in choice.standings if self.yardstick.rule.is_far(m)}
+        sound = [replace(m, is_bounded=True) for m in choice.standings if m.id not in choice.contradicted]
         if not sound or choice.picks["recommended"] in far:
             return None
         trusted = rule.recommended(sound).id
@@ -285,7 +290,7 @@ class Finish:
         choice: _Choice,
         references: Sequence[Reference],
         unknown: Mapping[str, certainty.Unknown],
-        records: Sequence[TrialRecord],
+        scored: Sequence[Scores],
         pool: Workers | None,
         listener: Listener,
     ) -> tuple[_Choice, dict[str, Heldout], dict[str, OnKernels], list[str]]:
@@ -297,7 +302,7 @@ class Finish:
             choice: The members and picks by the search samples.
             references: The float model and the whole models, which are scored held out, too.
             unknown: Why the bounds of members are not known, by id.
-            records: All trials.
+            scored: All candidates.
             pool: Where models run; None leaves everything as it is.
             listener: Is told of progress, and of each warning.
 
@@ -320,7 +325,7 @@ class Finish:
             self.settings.trial_timeout,
             listener,
         )
-        choice = self._reconsidered(choice, heldout, unknown, records)
+        choice = self._reconsidered(choice, heldout, unknown, scored)
         recommended = choice.recommended
         if recommended is not None:
             failures += rescoring.write_effects(recommended.sha256, self.case, self.folder, pool)
@@ -345,10 +350,8 @@ class Finish:
             return ()
         return clipping_of(self.case.files.root, pool, self.settings)
 
-    def _picks(
-        self, front: Sequence[TrialRecord], link: Link | None, contradicted: Collection[str] = ()
-    ) -> dict[str, str]:
-        return dict(named_picks(certainty.standings_of(front, link), self.yardstick.rule, contradicted))
+    def _picks(self, standings: Sequence[Standing], contradicted: Collection[str] = ()) -> dict[str, str]:
+        return dict(named_picks(standings, self.yardstick.rule, contradicted))
 
     def _steps(self, front: Sequence[TrialRecord]) -> dict[str, float]:
         """The least distance between members that are shown, by objective; other objectives are not thinned."""
@@ -377,7 +380,7 @@ class Finish:
                 confidence=confidence,
                 heldout=heldout,
                 contradicted=choice.passed_over,
-                doubted=self._doubted(choice, records),
+                doubted=self._doubted(choice),
                 samples=self.case.counts.get("search", 0),
                 feasible=status != "nothing_feasible",
                 wide=_wide(front, picks.get("recommended", "")),

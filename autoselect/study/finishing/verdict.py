@@ -27,9 +27,6 @@ from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.yardstick import Yardstick
 
-OFTEN = 0.5
-"""A model that a smaller share of resamples recommends is one of several that would do."""
-
 _MOST = 0.5
 """Share of the multiplications."""
 
@@ -166,13 +163,14 @@ def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, 
 
 def _on_chip(chip: OnChip, names: Mapping[str, str], metric: str) -> list[str]:
     """The recommended model and the whole ones first, then the others, those that lose most before the rest."""
+    most_named = 3
     order = [*names, *sorted(chip.unlike_cpu, key=lambda key: -chip.unlike_cpu[key].lost)]
     unlike = [key for key in dict.fromkeys(order) if key in chip.unlike_cpu]
     told = [
         f"{names.get(key, key)} has {said(one.chip, metric)} (CPU: {said(one.cpu, metric)})"
-        for key, one in ((key, chip.emulated[key]) for key in unlike[:_MOST_NAMED])
+        for key, one in ((key, chip.emulated[key]) for key in unlike[:most_named])
     ]
-    more = f" and {len(unlike) - _MOST_NAMED} more do" if len(unlike) > _MOST_NAMED else ""
+    more = f" and {len(unlike) - most_named} more do" if len(unlike) > most_named else ""
     samples = max((one.samples for one in chip.emulated.values()), default=0)
     where = f" on {counted(samples, 'search sample')}" if samples else ""
     own = "" if _RECOMMENDED in (names.get(key) for key in unlike) else "The recommended model does not."
@@ -185,7 +183,6 @@ def _on_chip(chip: OnChip, names: Mapping[str, str], metric: str) -> list[str]:
 
 
 _RECOMMENDED = "the recommended model"
-_MOST_NAMED = 3
 _WHOLES = {"fiq": "the all-integer model", "int16": "the model of 16 bits"}
 
 
@@ -353,7 +350,8 @@ def _doubted(found: Findings) -> str:
 
 def _others(confidence: Confidence, unit: str) -> str:
     """What other resamples recommend, where they are many: often a neighbour that does as well."""
-    if confidence.resampled_penalties is None or confidence.resampled >= OFTEN:
+    # A model that a smaller share of resamples recommends is one of several that would do.
+    if confidence.resampled_penalties is None or confidence.resampled >= 0.5:
         return ""
     low, high = (f"{cost:.1f}" if cost < 1000.0 else f"{cost:,.0f}" for cost in confidence.resampled_penalties)
     span = high if low == high else f"{low} to {high}"

@@ -15,6 +15,7 @@ from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.surrogate import Belief, Surrogate, learn, one_thread
+from autoselect.study.proposing.unseen import Unseen
 
 COVERED = 0.9
 """Share of scores that an interval holds."""
@@ -60,18 +61,22 @@ class Expectation:
     all standard deviations makes the intervals hold as many of the measured losses as they promise (cross-conformal
     prediction: Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole
     groups are left out, because many trials are close neighbours of each other, and few questions are of a close
-    neighbour of a trial.
+    neighbour of a trial. If few groups are as far from float as a candidate, it may also lose more than all of them:
+    see :class:`autoselect.study.proposing.unseen.Unseen`.
     """
 
-    def __init__(self, problem: Problem, seen: Sequence[Seen], width: float = 1.0) -> None:
+    def __init__(
+        self, problem: Problem, seen: Sequence[Seen], width: float = 1.0, unseen: Unseen | None = None
+    ) -> None:
         """Learn.
 
         Args:
             problem: What the masks mean.
             seen: With a known divergence and a likely loss each, at least four.
             width: Factor of all deviations.
+            unseen: What candidates may lose beyond what is usual; None leaves that out.
         """
-        self._width = width
+        self._width, self._unseen = width, unseen
         self._lately: tuple[object, _Believed] | None = None
         self._surrogate = Surrogate(problem)
         learn(self._surrogate, seen)
@@ -80,13 +85,19 @@ class Expectation:
         self._likeness = Likeness(problem, self._link, [s.mask for s in seen], *figures[:2])
 
     @classmethod
-    def of(cls, problem: Problem, seen: Sequence[Seen]) -> Expectation | None:
-        """What these candidates tell, with intervals as wide as they show to be needed; None if they are too few."""
+    def of(cls, problem: Problem, seen: Sequence[Seen], most: float = math.inf) -> Expectation | None:
+        """What these candidates tell, with intervals as wide as they show to be needed; None if they are too few.
+
+        Args:
+            problem: What the masks mean.
+            seen: The candidates.
+            most: What the metric lets a candidate lose at most; infinite if it has no end.
+        """
         known = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
         if len(known) < _FEWEST:
             return None
         with one_thread():
-            return cls(problem, known, _width_for(problem, known))
+            return cls(problem, known, _width_for(problem, known), _unseen(problem, known, most))
 
     def likely(self, mask: Mask, others: Sequence[Mask] = ()) -> Likely:
         """What a candidate is expected to lose.
@@ -103,6 +114,8 @@ class Expectation:
 
     def _likely(self, belief: Belief, beyond: np.ndarray, left: np.ndarray) -> list[Likely]:
         ends = self._link.loss_quantiles(belief, _ENDS, beyond, left)
+        if self._unseen is not None:
+            ends[:, 1] = self._unseen.ends(belief.mean, ends[:, 1], 1.0 - _ENDS[1])
         middles = np.clip(self._link.expected(belief) + beyond, *ends.T)
         rows = zip(middles.tolist(), *ends.T.tolist(), belief.mean.tolist(), strict=True)
         return [Likely(drop=drop, low=low, high=high, log_divergence=mean) for drop, low, high, mean in rows]
@@ -110,7 +123,11 @@ class Expectation:
     def chance_within(self, mask: Mask, limit: float, others: Sequence[Mask] = ()) -> float:
         """How likely a candidate's measured loss is at most a limit; the arguments are those of :meth:`likely`."""
         belief, beyond, left = self._believed_of(mask, others)
-        return float(self._link.chance_within(belief, limit, beyond, left)[0])
+        chances = self._link.chance_within(belief, limit, beyond, left)
+        if self._unseen is not None:
+            usual = self._link.loss_quantiles(belief, _ENDS[1:], beyond, left)[:, 0]
+            chances = np.minimum(chances, 1.0 - self._unseen.chances(belief.mean, usual, limit))
+        return float(chances[0])
 
     def chances_within(self, masks: Sequence[Mask], limits: np.ndarray, widths: Sequence[float]) -> np.ndarray:
         """The same of several, each with a limit of its own, for each factor of all deviations, shape (n_widths, n)."""
@@ -176,6 +193,15 @@ def _groups(problem: Problem, seen: Sequence[Seen], count: int) -> np.ndarray:
     if len(rows) > 1:
         found[mixed] = fcluster(linkage(rows, "average", "cityblock"), count, "maxclust")
     return found
+
+
+def _unseen(problem: Problem, seen: Sequence[Seen], most: float) -> Unseen:
+    """What the groups leave open; each whole model is a group of its own, whatever its repairs."""
+    groups, wholes = _groups(problem, seen, max(_GROUPS)), dict[Mask, int]()
+    for i in np.flatnonzero(groups == _ALWAYS).tolist():
+        groups[i] = -1 - wholes.setdefault(seen[i].mask._replace(repairs=0), len(wholes))
+    divergences, losses = np.array([(s.log_divergence, s.likely_loss) for s in seen]).T
+    return Unseen(groups, divergences, losses, most)
 
 
 def _is_whole(problem: Problem, mask: Mask) -> bool:

@@ -38,15 +38,11 @@ class ForecastCheck:
             told.insert(0, f"it has {built.size_bytes} bytes, not {found.size_bytes}")
         if told:
             self.distrust(recipe)
-        return ", ".join([*told[:_TOLD], *([f"and {len(told) - _TOLD} more"] if len(told) > _TOLD else [])])
+        return ", ".join([*told[:3], *([f"and {len(told) - 3} more"] if len(told) > 3 else [])])
 
     def distrust(self, recipe: Recipe) -> None:
         """Let the sampler take no other candidate for a twin of this one."""
         self._problem.distrust(self._reader.mask(recipe))
-
-
-_TOLD = 3
-"""How many differences a message names."""
 
 
 def unlike_forecasts(records: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -17,14 +17,6 @@ from autoselect.study.proposing import constants
 from autoselect.study.proposing.surrogate import Belief
 
 _QUANTILES = np.array([0.04, 0.15, 0.3, 0.5, 0.7, 0.85, 0.96])
-_LEVELS = 24
-_HALVINGS = 40
-"""Halvings of the interval in which a quantile is looked for."""
-_GRID = 64
-_EXACT_OBJECTIVES = 3
-"""With more objectives the grid is coarse, or it would take too much memory."""
-_COARSE_EDGES = 24
-_MOST_EDGES = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +82,8 @@ class Link:
         losses, weights = losses + np.reshape(beyond, (-1, 1)), _quantile_weights()
         widest = 9.0 * spreads.max(axis=1)
         low, high = (np.tile(ends, (len(shares), 1)).T for ends in (losses.min(1) - widest, losses.max(1) + widest))
-        for _ in range(_HALVINGS):
+        # The interval in which a quantile is looked for is halved each time.
+        for _ in range(40):
             middle = (low + high) / 2.0
             reached = ndtr((middle[:, :, None] - losses[:, None, :]) / spreads[:, None, :]) @ weights
             low, high = np.where(reached < shares, middle, low), np.where(reached < shares, high, middle)
@@ -133,7 +126,7 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
     shares = np.ones(len(losses)) if weights is None else weights[order]
     xs, ys = _rising(x, y, np.concatenate([[1.0], shares]))
     left = y[1:] - np.interp(x[1:], xs, ys)
-    grid = np.linspace(x[0], x[-1], _GRID)
+    grid = np.linspace(x[0], x[-1], 64)
     spreads = np.sqrt(_variances(grid, x[1:], left**2, shares))
     return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(spreads, max(1e-3 * float(np.ptp(losses)), 1e-9)))
 
@@ -230,14 +223,17 @@ class FrontVolume:
         Args:
             front: Shape (n, 1 + n_costs), in units of the reference; rows beyond it are left out.
         """
+        most_edges = 160
+        # With more objectives the grid is coarse, or it would take too much memory.
+        exact_objectives = 3
         front = front[np.all(front < 1.0, axis=1)]
-        if front.shape[1] > _EXACT_OBJECTIVES and len(front):
+        if front.shape[1] > exact_objectives and len(front):
             front = front[non_dominated(front)]
         low = min(0.0, float(front[:, 0].min())) if len(front) else 0.0
         # Between two losses of the front nothing changes: these are the levels, with even ones between.
-        most = _COARSE_EDGES if front.shape[1] > _EXACT_OBJECTIVES else _MOST_EDGES
-        losses = _some(np.unique(front[:, 0]), _MOST_EDGES)
-        self._levels = np.unique(np.concatenate([losses, np.linspace(low, 1.0, _LEVELS)]))
+        most = 24 if front.shape[1] > exact_objectives else most_edges
+        losses = _some(np.unique(front[:, 0]), most_edges)
+        self._levels = np.unique(np.concatenate([losses, np.linspace(low, 1.0, 24)]))
         self._edges = [_some(np.unique([0.0, *column, 1.0]), most) for column in front[:, 1:].T]
         self._areas = self._undominated(front)
         self._steps = np.diff(self._levels)

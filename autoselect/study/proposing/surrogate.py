@@ -25,7 +25,6 @@ from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 
 _FLOOR = 1e-9
-_ROUNDS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +215,7 @@ class Surrogate:
         """
         design, repairs, prior = self._known, self._known_repairs, self._prior(cap)
         theta = prior.copy() if start is None else start
-        for _ in range(_ROUNDS):
+        for _ in range(12):
             total, slope = self._slope(design, repairs, theta, cap)
             residual = target - np.log(total) + np.log1p(total / cap)
             scaled = slope * self._deviations**2

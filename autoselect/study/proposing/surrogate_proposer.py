@@ -25,9 +25,6 @@ from autoselect.study.proposing.recommending import Recommending
 from autoselect.study.proposing.surrogate import Surrogate, learn, one_thread
 
 _Weighed = Callable[[Sequence[Mask]], tuple[list[Mask], np.ndarray]]
-_FAR = 1e3
-_BARRED = 2.0
-"""Taken off the gain of barred candidates: more than any gain, in units of the corner's volume."""
 
 
 class SurrogateProposer:
@@ -333,7 +330,7 @@ class _Ask:
         losses = self._weight.of(expected)
         limit = self._problem.constraints.max_drop
         if limit is not None:
-            losses = np.where(expected > limit, _FAR * self._corner[0], losses)
+            losses = np.where(expected > limit, 1e3 * self._corner[0], losses)
         spreads = np.sqrt(np.maximum((self._link.deviations(belief) * left) ** 2 - self._noise**2, 0.0))
         costs = zip(self._costs.expected(fresh), self._corner[1:], strict=True)
         gains = self._volume.expected_gain(
@@ -344,7 +341,8 @@ class _Ask:
         chances = self._failures.chances(fresh)
         allowed = np.array([self._problem.within_limits(mask) for mask in fresh]) & (chances > 0.0)
         # Behind all that keep the limits, but in order: where none does, the gain still leads somewhere.
-        return fresh, np.where(allowed, gains * chances, gains - _BARRED)
+        # Barred candidates come last: no gain is above the corner's volume, which is 1.
+        return fresh, np.where(allowed, gains * chances, gains - 2.0)
 
     def _remember(self, masks: Sequence[Mask], gains: np.ndarray) -> None:
         """Keep what is worth weighing again, and what is worth breeding from."""

@@ -17,16 +17,14 @@ from autoselect.domain.recipe import Recipe
 from autoselect.runs.files import storage_errors, write_bytes, write_text
 from autoselect.runs.records import TrialRecord
 
-_CHUNK = 2045
-"""Longest value of a note's attribute, in characters."""
 _ARTIFACTS, _NOTHING = "dashboard:artifacts:", "null"
-_NAMES_SHOWN = 20
 
 
 def note_attributes(trial_id: int | None, body: str, *, version: int = 1) -> dict[str, int | str]:
     """A note in Markdown as attributes of the study; None stands for the study itself."""
     place = "dashboard:" if trial_id is None else f"dashboard:{trial_id}:"
-    chunks = [body[start : start + _CHUNK] for start in range(0, len(body), _CHUNK)]
+    longest = 2045  # Characters of an attribute of a note.
+    chunks = [body[start : start + longest] for start in range(0, len(body), longest)]
     return {f"{place}note_ver": version, **{f"{place}note_str:{i}": chunk for i, chunk in enumerate(chunks)}}
 
 
@@ -77,13 +75,14 @@ def _second_name(source: Path, target: Path) -> None:
 
 def note_of(record: TrialRecord) -> str:
     """Say in Markdown what a trial was and what came of it."""
+    names_shown = 20
     lines = [f"**{record.id or 'no model'}**, proposed by `{record.origin}`", "", *_outcome(record)]
     if record.recipe is not None:
         names = sorted(record.recipe.denylisted_nodes)
         lines += ["", f"Left out of integers: {len(names)} nodes."]
-        lines += [f"* `{name.replace('`', ' ')}`" for name in names[:_NAMES_SHOWN]]
-        if len(names) > _NAMES_SHOWN:
-            lines.append(f"* and {len(names) - _NAMES_SHOWN} more, see the recipe")
+        lines += [f"* `{name.replace('`', ' ')}`" for name in names[:names_shown]]
+        if len(names) > names_shown:
+            lines.append(f"* and {len(names) - names_shown} more, see the recipe")
     return "\n".join(lines)
 
 

@@ -14,9 +14,6 @@ from autoselect.domain.repair_sets import Repairs, acting
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN, fields_of
 
-GUIDE_LEADING_NODES = 5
-"""The Quantization Debugger guide denylists these first layers beside the suspicious ones."""
-
 REPAIRED = "fiq+repairs"
 """Name of the all-integer model with the repairs chosen for 8 bits."""
 
@@ -114,7 +111,8 @@ def heuristic_nodes(layers: LayerTable) -> frozenset[str]:
         for n, value in zip(layers.nodes, values, strict=True)
         if np.isfinite(value) and value > SUSPICIOUS_RMSE_PER_SCALE
     }
-    return frozenset(suspects | {n.name for n in layers.nodes[:GUIDE_LEADING_NODES]})
+    # The Quantization Debugger guide denylists these first layers beside the suspicious ones.
+    return frozenset(suspects | {n.name for n in layers.nodes[:5]})
 
 
 def recipe_for(nodes: frozenset[str], template: Recipe, further: Mapping[str, frozenset[str]]) -> Recipe:

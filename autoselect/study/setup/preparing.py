@@ -23,6 +23,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.study.request import Request
 from autoselect.study.setup.by_user import covered
 from autoselect.study.setup.problem import makes_int16, units_of
+from autoselect.study.setup.remembering import Remembering
 from autoselect.study.setup.space_file import SearchSpaceFile, bind
 from autoselect.study.setup.target_rules import pins_of
 
@@ -56,7 +57,8 @@ def prepared(
             cache_root=cache_directory() if settings.cache else None,
             listener=listener,
         )
-        possible, remarks = makes_int16(case, settings, quantizer)  # The float model runs meanwhile.
+        # The float model runs meanwhile.
+        possible, remarks = makes_int16(case, settings, Remembering(quantizer, folder.probes))
         case.references.wait("search", near, listener)
         remarks = (*remarks, *_narrow_channels(case.files.root, near))
     return case, request.knowing(makes_int16=possible), remarks

@@ -20,9 +20,6 @@ from autoselect.isolation.pool import result_of
 from autoselect.study.proposing.problem import Unit
 from autoselect.study.setup.baselines import recipe_for
 
-_SAMPLES = 8
-_SHARE = 0.125
-_LEAST_SAMPLES = 2
 _MOST = 200
 """Most probes in each state. With more units neighbours are tried together, so that probes cost no more."""
 _TOGETHER = (
@@ -38,18 +35,6 @@ _RUINOUS = (
     "{} of {} units make a model that cannot be run if they alone are in integers. The search leaves them out first. "
     "The first reason: {}."
 )
-_RUIN = 1e3
-"""Error power over signal power of outputs that are not there: more than any that are."""
-_WITHIN = 0.5
-"""A probe ends once twice the standard error of its mean error is below this share of that mean. Units are only ranked
-by their errors, which need not be closer than that."""
-_WORTH_A_GROUP = 4
-"""Fewer units are tried alone at once."""
-_NOTHING = 0.01
-"""Largest error of a group in another state that is not looked into, as a share of the sum of what units err alone in
-integers. Below it no choice of units depends on which unit of the group makes the error."""
-_SURE = 2.0
-"""Standard errors over samples that are added to a group's mean error before it is compared with that limit."""
 _NOTHING_TOGETHER = (
     "{} units were tried in the state {} together and not one by one: their error is less than a hundredth of what all "
     "units make in integers."
@@ -68,9 +53,10 @@ def probe_samples(search_samples: int) -> int:
     Args:
         search_samples: On which candidates are scored; 0 where that is not known.
     """
+    samples = 8
     if not search_samples:
-        return _SAMPLES
-    return max(_LEAST_SAMPLES, min(_SAMPLES, int(_SHARE * search_samples)))
+        return samples
+    return max(2, min(samples, int(0.125 * search_samples)))
 
 
 def probe_count(units: int) -> int:
@@ -116,7 +102,9 @@ def probed(
     listener(StageStarted(stage="probes", total=count))
     prober.take("", in_integers, running)
     own = (alone.get("", 0.0) for alone in prober.found.values())
-    least = _NOTHING * sum(error for error in own if error < 1.0)  # What ruins the outputs alone is no scale.
+    # Largest error of a group in another state that is not looked into, as a share of the sum of what units err alone
+    # in integers. Below it no choice of units depends on which unit of the group makes the error.
+    least = 0.01 * sum(error for error in own if error < 1.0)  # What ruins the outputs alone is no scale.
     for state, groups in further.items():
         prober.try_further(state, groups, least)
     told = [text.format(len(why), count, why[0].rstrip(".")) for text, why in prober.reasons.items() if why]
@@ -151,7 +139,9 @@ class Prober:
         template = replace(self.settings.template, io_type="float32", fallback="drq" if state else "float")
         left_out, further = (everything, alone_in(state, nodes, everything)) if state else (everything - nodes, {})
         recipe = recipe_for(left_out, template, further=further).to_json()
-        arguments = (self.case.files.root, recipe, "calibration", [*rows[::2], *rows[1::2]], _WITHIN)
+        # A probe ends once twice the standard error of its mean error is below this share of that mean. Units are
+        # only ranked by their errors, which need not be closer than that.
+        arguments = (self.case.files.root, recipe, "calibration", [*rows[::2], *rows[1::2]], 0.5)
         return self.pool.submit(error_shares, *arguments, timeout_seconds=self.settings.trial_timeout)
 
     def take(self, state: str, groups: Sequence[_Group], running: Sequence[Future[list[float]]]) -> None:
@@ -161,7 +151,8 @@ class Prober:
                 alone = divergence(result_of(future))
                 self.reasons[_FAILED] += [_NO_FIGURE] if math.isnan(alone) else []
             except ScoreError as exc:
-                alone = _RUIN
+                # Error power over signal power of outputs that are not there: more than any that are.
+                alone = 1e3
                 self.reasons[_RUINOUS].append(str(exc))
             except TrialError as exc:
                 alone = math.nan
@@ -179,16 +170,18 @@ class Prober:
             groups: Of atoms that are probed together.
             least: The rest is not probed further once its error is at most this, beyond doubt.
         """
+        # Fewer units are tried alone at once.
+        worth_a_group = 4
         groups = sorted(groups, key=lambda group: -sum(map(self._known, group)))
         while groups:
             rest = list(chain.from_iterable(groups))
-            if len(groups) >= _WORTH_A_GROUP and (alone := _most(self.submitted(state, rest))) <= least:
+            if len(groups) >= worth_a_group and (alone := _most(self.submitted(state, rest))) <= least:
                 self._note(state, rest, alone)
                 self.listener(Noted(message=_NOTHING_TOGETHER.format(len(rest), state)))
                 for _ in groups:
                     self.listener(StepFinished(stage="probes"))
                 return
-            few = groups[: -(-len(groups) // 2)] if len(groups) >= _WORTH_A_GROUP else groups
+            few = groups[: -(-len(groups) // 2)] if len(groups) >= worth_a_group else groups
             self.take(state, few, [self.submitted(state, group) for group in few])
             groups = groups[len(few) :]
 
@@ -206,7 +199,8 @@ def _most(future: Future[list[float]]) -> float:
         shares = result_of(future)
     except TrialError:
         return math.inf
-    return divergence(shares) + _SURE * stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else math.inf
+    # Standard errors over samples that are added to a group's mean error before it is compared with that limit.
+    return divergence(shares) + 2.0 * stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else math.inf
 
 
 def _together(units: int) -> int:

@@ -26,7 +26,7 @@ from autoselect.domain.targets import Target
 from autoselect.domain.units import units as moving_together
 from autoselect.domain.verdicts import judge
 from autoselect.domain.words import counted
-from autoselect.errors import PreparationError, TrialError
+from autoselect.errors import TrialError, preparing
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.quantize.building.blueprint import Blueprint
@@ -86,10 +86,8 @@ def make_problem(
     target = target_as_seen(read_target(settings.target), case.files)
 
     def planned(units: Sequence[Unit]) -> Problem:
-        try:
+        with preparing("Planning the candidates failed."):
             blueprints = {repairs: result_of(future) for repairs, future in planning.items()}
-        except TrialError as exc:
-            raise PreparationError(f"Planning the candidates failed. {exc}") from exc
         return Problem(
             units,
             neighbours_of(case.graph, layers, units),
@@ -139,7 +137,8 @@ def makes_int16(case: Case, settings: Settled, pool: Workers) -> tuple[bool, tup
         return True, ()
     limit = settings.trial_timeout
     try:
-        proof = pool.call(prepare_jobs.int16_proof, case.files.root, settings.per_channel, timeout_seconds=limit)
+        proving = pool.submit(prepare_jobs.int16_proof, case.files.root, settings.per_channel, timeout_seconds=limit)
+        proof = result_of(proving)
     except TrialError as exc:
         return False, (f"No unit has 16-bit activations. {exc}",)
     return proof.is_possible, proof.remarks

@@ -57,16 +57,10 @@ _WORTH = 0.95
 _SURE = 2.0
 """Standard errors of a paired difference by which a score must change for the change to be beyond doubt."""
 
-_NOTICED = 0.1
-"""A score may fall by so much of the allowed drop, however sure that is: hardly a candidate breaks the limit for less.
-With many samples, or a metric of little noise, any fall is sure."""
 
 _LEFT_OUT = (0.0, 0.5)
 """Repairs are judged on models that leave out these shares of the nodes, by rmse/scale. What ruins the all-integer
 model may hide what a repair does for all others."""
-_LEFT_OUT_NEAR_FLOAT = 0.75
-"""Share of the nodes, by SQNR, that the model for candidates near float leaves out. If several nodes each ruin the
-answer alone, all models with many integer nodes are wrong, and they show nothing."""
 
 
 class _StandIn(NamedTuple):
@@ -165,7 +159,9 @@ class _Trier:
         for one, after, before in zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True):
             noise, fall = self._noise(after, before), before.value - after.value
             noise = self.rule.allowed_drop if math.isnan(noise) else noise
-            if after.value >= before.value - max(noise, _NOTICED * self.rule.allowed_drop):
+            # A score may fall by so much of the allowed drop, however sure that is: hardly a candidate breaks the
+            # limit for less. With many samples, or a metric of little noise, any fall is sure.
+            if after.value >= before.value - max(noise, 0.1 * self.rule.allowed_drop):
                 continue
             if fall > _SURE * noise and one != self.whole:
                 return False
@@ -390,7 +386,9 @@ def _stand_ins(layers: LayerTable) -> list[frozenset[str]]:
         return frozenset(names[: round(share * len(names))])
 
     by_error = [worst("rmse_per_scale", share, 1.0) for share in _LEFT_OUT]
-    distinct = dict.fromkeys([*by_error, worst("sqnr_db", _LEFT_OUT_NEAR_FLOAT, -1.0)])
+    # Share of the nodes, by SQNR, that the model for candidates near float leaves out. If several nodes each ruin the
+    # answer alone, all models with many integer nodes are wrong, and they show nothing.
+    distinct = dict.fromkeys([*by_error, worst("sqnr_db", 0.75, -1.0)])
     return [nodes for nodes in distinct if not nodes or nodes < everything]
 
 

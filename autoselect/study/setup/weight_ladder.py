@@ -100,8 +100,8 @@ def with_levels(
         settings: With the repairs that help in 8 bits.
         pool: Where levels are measured.
         listener: Is told of each step.
-        corrects: Whether each set also corrects biases, if that did not help in 8 bits: the shift that rounding gives
-            an output grows with the step between levels.
+        corrects: Whether each set has a twin that also corrects biases, if that did not help in 8 bits: the shift that
+            rounding gives an output grows with the step between levels. Scores choose between the two.
 
     Returns:
         What candidates may have, and the ladder that the sets were made of; None if all weights have 8 bits or there
@@ -119,7 +119,8 @@ def with_levels(
     rows = spread_rows(case.counts["calibration"], probe_samples(case.counts.get("search", 0)))
     own = choice.common
     biased = ("bias",) if corrects and not any(kind_of_repair(name) == "bias" for name in own) else ()
-    common = tuple(sorted({*own, *stores, *biased}))
+    as_they_are = tuple(sorted({*own, *stores}))
+    common = tuple(sorted({*as_they_are, *biased}))
     listener(StageStarted(stage="levels", total=len(measured)))
     recipe = replace(settings.template, repairs=common).to_json()
     timeout = settings.trial_timeout * max(len(case.layers.nodes) // 8, 1)
@@ -141,11 +142,27 @@ def with_levels(
     if stores:
         _prove_twins(case, settings, pool, common)
     ladder = ladder_of(weighed, measured if stores else range(settings.weights, ALL_BITS + 1))
-    names = [f"weights {rung + 1}" for rung in range(len(ladder.rungs))]
-    sets = choice.sets or {"none": own}
-    fewer = {name: tuple(sorted({*common, *ladder.repairs(rung)})) for rung, name in enumerate(names)}
-    noise = {name: ladder.noise_of(rung) for rung, name in enumerate(names)}
-    return replace(choice, sets={**sets, **fewer}, added_noise=noise), ladder
+    return with_rungs(choice, ladder, common, as_they_are), ladder
+
+
+def with_rungs(choice: RepairChoice, ladder: Ladder, common: Repairs, as_they_are: Repairs) -> RepairChoice:
+    """Add the sets of repairs that give the levels of each rung.
+
+    Args:
+        choice: What candidates may have so far.
+        ladder: With the rungs.
+        common: The other repairs of a set, in which biases are corrected.
+        as_they_are: The same if biases stay as they are; equal to ``common`` if that is not tried.
+    """
+    ways = {"": common} | ({" as they are": as_they_are} if as_they_are != common else {})
+    sets = dict(choice.sets or {"none": choice.common})
+    noise = dict[str, float]()
+    for rung in range(len(ladder.rungs)):
+        for ending, others in ways.items():
+            name = f"weights {rung + 1}{ending}"
+            sets[name] = tuple(sorted({*others, *ladder.repairs(rung)}))
+            noise[name] = ladder.noise_of(rung)
+    return replace(choice, sets=sets, added_noise=noise)
 
 
 _PROVED_ON = 4

@@ -69,7 +69,9 @@ class WhatIf(_Asked):
         approximate: Whether the drop is that of the nearest candidate of whole units: the recipe parts nodes that the
             search moves together, so that no trial is like it.
         allowed_drop: What a recommended model may lose.
-        chance_within: How likely it loses no more than that; None if nobody knows.
+        far: Whether its outputs are expected to be so far from float's that a score like float's does not count, see
+            :meth:`autoselect.domain.rule.Rule.is_far`; None if nobody knows.
+        chance_within: How likely it loses no more than that, 0 if it is far; None if nobody knows.
         trial: Number of the trial that scored it; None if none did.
         scored_drop: What it lost on the search samples there; None if it was not scored.
         on_front: Whether no member of the front costs as little and loses as little, by what is expected; None if
@@ -105,6 +107,7 @@ class WhatIf(_Asked):
     unknown: str
     approximate: bool
     allowed_drop: float
+    far: bool | None
     chance_within: float | None
     trial: int | None
     scored_drop: float | None

@@ -37,7 +37,7 @@ Named = str | int | Recipe | WhatIf
 """A recipe, an answer that has one, or a name: a pick, a whole model, an id, the number of a trial."""
 
 
-_EXPECTED = ("drop", "drop_low", "drop_high", "chance_within", "on_front", "gap", "chance_on_front", "preferred")
+_EXPECTED = ("drop", "drop_low", "drop_high", "far", "chance_within", "on_front", "gap", "chance_on_front", "preferred")
 """What an answer does not say where nobody knows what a candidate loses."""
 
 
@@ -257,19 +257,24 @@ class Questions:
         cheaper, least = front_gap(self._costs(recipe, found), costs, drops)
         ahead: list[int] = np.flatnonzero(cheaper & (drops < likely.drop)).tolist()
         ahead.sort(key=lambda i: float(drops[i]))
+        ours = self._expected_standing(recipe, found, likely, trial)
+        is_far = self._rule(place).is_far(ours)
         return {
             "drop": likely.drop,
             "drop_low": likely.low,
             "drop_high": likely.high,
-            "chance_within": self._chance(recipe, likely, self.tried.rule.allowed_drop, trial),
+            "far": is_far,
+            "chance_within": 0.0 if is_far else self._chance(recipe, likely, self.tried.rule.allowed_drop, trial, ours),
             "on_front": not ahead,
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
-            "chance_on_front": 1.0 if math.isinf(least) else self._chance(recipe, likely, least, trial),
-            "preferred": self._is_preferred(recipe, place, found, likely),
+            "chance_on_front": 1.0 if math.isinf(least) else self._chance(recipe, likely, least, trial, ours),
+            "preferred": self._is_preferred(ours, place, found),
         }
 
-    def _chance(self, recipe: Recipe, likely: Likely, limit: float, trial: TrialRecord | None) -> float | None:
+    def _chance(
+        self, recipe: Recipe, likely: Likely, limit: float, trial: TrialRecord | None, standing: Standing
+    ) -> float | None:
         """How likely it loses no more than a limit."""
         if likely.low == likely.high:
             return float(likely.drop <= limit)
@@ -277,8 +282,8 @@ class Questions:
             return self.tried.chance_within(recipe, limit)
         if math.isnan(likely.high):
             return None
-        standing = _standing(likely, size_bytes=0, penalty=0.0, left_ops=0)
-        return 1.0 - replace(self.tried.rule, allowed_drop=limit).chance_to_break(standing)
+        own = replace(standing, drop=likely.drop, bound=likely.high, is_bounded=True)  # What is far has a score, too.
+        return 1.0 - replace(self.tried.rule, allowed_drop=limit).chance_to_break(own)
 
     def _costs(self, recipe: Recipe, found: Forecast) -> np.ndarray:
         """Costs of a candidate in the objectives, then whether it leaves ops off the accelerator, shape (1 + n,)."""
@@ -314,14 +319,29 @@ class Questions:
     def _rule(self, place: Place) -> Rule:
         return replace(self.tried.rule, float_penalty=place.float_penalty)
 
-    def _is_preferred(self, recipe: Recipe, place: Place, found: Forecast, likely: Likely) -> bool | None:
+    def _expected_standing(
+        self, recipe: Recipe, found: Forecast, likely: Likely, trial: TrialRecord | None
+    ) -> Standing:
+        """How a candidate stands by the figures that the rule goes by: its own if it was scored, else expected ones."""
+        scored = None if trial is None else self.tried.standings.get(trial.id)
+        if scored is not None:
+            return _standing_at(scored, found)
+        return Standing(
+            id="",
+            drop=likely.drop,
+            bound=likely.high,
+            fidelity=-10.0 * likely.log_divergence / math.log(10.0),
+            size_bytes=stored_bytes(found.plan.size_bytes, self.tried.measured_costs(recipe)),  # As that of members.
+            penalty=found.cut.penalty,
+            left_ops=found.cut.left_ops,
+            is_bounded=self.tried.are_bounded,
+        )
+
+    def _is_preferred(self, ours: Standing, place: Place, found: Forecast) -> bool | None:
         chosen = next((m for m in self.tried.members if m.record.id == self.tried.picks.get("recommended")), None)
-        if chosen is None or chosen.record.recipe is None or math.isnan(likely.high) or found.known.refusal:
+        if chosen is None or chosen.record.recipe is None or math.isnan(ours.bound) or found.known.refusal:
             return None
-        rule, other = self._rule(place), self.forecast(chosen.record.recipe, place)
-        theirs = replace(chosen.standing, penalty=other.cut.penalty, left_ops=other.cut.left_ops)
-        size = stored_bytes(found.plan.size_bytes, self.tried.measured_costs(recipe))  # As that of the member.
-        ours = _standing(likely, size_bytes=size, penalty=found.cut.penalty, left_ops=found.cut.left_ops)
+        rule, theirs = self._rule(place), _standing_at(chosen.standing, self.forecast(chosen.record.recipe, place))
         return rule.cost(ours) < rule.cost(theirs)
 
     def limits(
@@ -367,8 +387,7 @@ class Questions:
                 continue
             forecast = self.forecast(member.record.recipe, place)
             if not forecast.known.refusal:
-                cut = forecast.cut
-                found.append(replace(member.standing, penalty=cut.penalty, left_ops=cut.left_ops))
+                found.append(_standing_at(member.standing, forecast))
         return found
 
     @staticmethod
@@ -410,14 +429,6 @@ class Questions:
         return next(p for p in self.workshop.places if p.target.name == answer.target)
 
 
-def _standing(likely: Likely, *, size_bytes: float, penalty: float, left_ops: int) -> Standing:
-    return Standing(
-        id="",
-        drop=likely.drop,
-        bound=likely.high,
-        fidelity=-10.0 * likely.log_divergence / math.log(10.0),
-        size_bytes=size_bytes,
-        penalty=penalty,
-        left_ops=left_ops,
-        is_bounded=False,
-    )
+def _standing_at(standing: Standing, found: Forecast) -> Standing:
+    """The same candidate with what it costs on the target that it was planned for."""
+    return replace(standing, penalty=found.cut.penalty, left_ops=found.cut.left_ops)

@@ -15,6 +15,7 @@ from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule, Standing
 from autoselect.domain.states import EXACT, SIXTEEN, further_of, left_out_of
+from autoselect.domain.words import SHARES
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.quantize.building.blueprint import Plan
 from autoselect.quantize.building.left_out import left_out
@@ -122,6 +123,11 @@ class Tried:
         return found | {member.standing.id: member.standing for member in self.members}
 
     @cached_property
+    def are_bounded(self) -> bool:
+        """Whether scores of this run come with bounds of their own samples, as an evaluator's single numbers do not."""
+        return any(member.standing.is_bounded for member in self.members)
+
+    @cached_property
     def problem(self) -> Problem:
         """The search as its sampler saw it."""
         settings, prepared = self._workshop.settings, self._workshop.prepared
@@ -161,7 +167,8 @@ class Tried:
     @cached_property
     def expectation(self) -> Expectation | None:
         """What is expected of candidates that were not scored; None if too few were."""
-        return Expectation.of(self.problem, self._seen)
+        most = self.yardstick.float_score if self.metric in SHARES else math.inf
+        return Expectation.of(self.problem, self._seen, most)
 
     @cached_property
     def _costs(self) -> CostModel:

@@ -34,7 +34,7 @@ from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.result import Result
 from autoselect.domain.states import SIXTEEN
 from autoselect.domain.targets import Target
-from autoselect.errors import BuildError, PreparationError, TrialError, UsageError
+from autoselect.errors import BuildError, UsageError, preparing
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.building.blueprint import Blueprint, Plan
@@ -166,7 +166,7 @@ class Workshop:
         write_scoring(files, None, None, settings, cache_directory() if settings.cache else None)
         known = self.manifest.get("float_model") or {}
         blueprints: dict[Recipe, Blueprint] = {}
-        with self._working() as pool, _told("Looking at the target failed."):
+        with self._working() as pool, preparing("Looking at the target failed."):
             if not is_own and (target.parts or target.asks_compiler):
                 pool.call(chip_jobs.look, files.root, settings.template.to_json(), settings.states)
             if is_own and "penalty" in known:
@@ -222,7 +222,7 @@ class Workshop:
         """
         if recipe.repairs:
             self.restore_samples()
-        with self._working() as pool, _told("The candidate could not be built."):
+        with self._working() as pool, preparing("The candidate could not be built."):
             reply = pool.call(build_jobs.build, place.files.root, recipe.to_json())
         return place.files.candidate(reply.sha256).read_bytes(), reply
 
@@ -250,7 +250,7 @@ class Workshop:
             samples = representative_samples(source, ends.inputs, optional=fed)
             SampleStore.write(folder, ((with_gaps(sample, ends.inputs), None) for sample in samples), ends.inputs)
             if fed:
-                with self._working() as pool, _told("Running the float model with its state fed back failed."):
+                with self._working() as pool, preparing("Running the float model with its state fed back failed."):
                     pool.call(feed_back, self.files.root, fed)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -269,7 +269,7 @@ class Workshop:
             self.restore_samples(live, must=True)
         content, reply = self.build(recipe, place)
         files = self._scoring_case(place, samples, metric, evaluator, live)
-        with self._working() as pool, _told("The candidate could not be scored."):
+        with self._working() as pool, preparing("The candidate could not be scored."):
             target = files.candidate(reply.sha256)
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(content)
@@ -373,19 +373,10 @@ def _missing(name: str) -> UsageError:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
-    try:
-        yield
-    except TrialError as exc:
-        raise PreparationError(f"{what} {exc}") from exc
-
-
-@contextlib.contextmanager
 def _asked_too_much() -> Iterator[None]:
     """What cannot be made because of what was asked."""
-    try:
-        yield
-    except BuildError as exc:
-        raise UsageError(f"Such candidates cannot be made of this model. {exc}") from exc
-    except TrialError as exc:
-        raise PreparationError(f"Planning the candidates failed. {exc}") from exc
+    with preparing("Planning the candidates failed."):
+        try:
+            yield
+        except BuildError as exc:
+            raise UsageError(f"Such candidates cannot be made of this model. {exc}") from exc
