@@ -24,7 +24,6 @@ sys.path[:0] = [str(HERE.parent / name) for name in FOLDERS]
 import denoiser  # noqa: E402 - found by the path above
 import parts  # noqa: E402
 from cases import all_cases  # noqa: E402
-from search import smallest  # noqa: E402
 
 import autoselect  # noqa: E402
 from autoselect.tflite.wide_kernels import in_8_bits  # noqa: E402
@@ -56,6 +55,15 @@ def equal_samples(content: bytes, data: str) -> int:
     return found
 
 
+def smallest(front: pd.DataFrame, limit: float) -> Iterator[tuple[str, Any]]:
+    """The member of fewest bytes that keeps a limit: by its bound, and by its expected drop."""
+    scored = front[front["heldout_drop"].notna()]
+    for way in ("drop_bound", "expected_drop"):
+        kept = scored[scored[way] <= limit]
+        if len(kept):
+            yield way, kept.loc[kept["size_bytes"].idxmin()]
+
+
 def asked(name: str) -> dict[str, Any]:
     """What a search of a model is given."""
     if name == "denoiser":
@@ -83,7 +91,7 @@ def searched(target: str, name: str, limit: float, seed: int, trials: int, work:
     run = autoselect.load_run(folder)
     front, trials_table = run.front, run.trials
     whole = float(trials_table.loc[trials_table["origin"] == "baseline:fiq", "size_bytes"].iloc[0])
-    for way, best in smallest(front, limit, "size_bytes"):
+    for way, best in smallest(front, limit):
         content = (folder / str(best["file"])).read_bytes()
         yield {
             "target": target,
