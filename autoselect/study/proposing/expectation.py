@@ -135,7 +135,7 @@ class Expectation:
         if self._unseen is None:
             return chances
         usual = self._link.loss_quantiles(belief, _ENDS[1:], beyond, left)[:, 0]
-        return np.minimum(chances, 1.0 - self._unseen.chances(belief.mean, usual, limits))
+        return np.asarray(np.minimum(chances, 1.0 - self._unseen.chances(belief.mean, usual, limits)))
 
     def _believed_of(self, mask: Mask, others: Sequence[Mask]) -> _Believed:
         """What is believed of one candidate; of the latest one it is known: an answer asks several times."""
