@@ -768,15 +768,13 @@ def test_models_of_strangers_are_taken_in_forecast_and_built_and_each_failure_ha
     run.main(["--samples", "2", "--recipes", "2", "--cache", str(tmp_path), "--output", str(tmp_path)])
     found = json.loads((tmp_path / "strangers.json").read_text(encoding="utf-8"))
     rows = found["models"]
-    assert {name: run.outcome(row) for name, row in rows.items()} == {
-        embedded.model_path().stem: "built",
-        "quantized": "refused at intake",
-        "broken": "refused at intake",
-    }
+    ends = {name: (run.outcome(row).split()[0], row["step"]) for name, row in rows.items()}
+    refused = ("refused", "intake")
+    assert ends == {embedded.model_path().stem: ("built", ""), "quantized": refused, "broken": refused}
     pump = rows[embedded.model_path().stem]
     assert (pump["exact"], pump["kinds"]) == (2, {"integer": 22})
     assert run.reason(rows["quantized"])
-    assert found["absent"] == {"@a/package": "npm is not installed"}
+    assert set(found["absent"]) == {"@a/package"}
     assert (tmp_path / "table.md").read_text(encoding="utf-8") == run.page(rows, found["absent"])
 
 
@@ -789,8 +787,8 @@ def test_a_model_whose_process_dies_counts_as_failed_where_it_was(
     with pytest.raises(SystemExit):
         run.main(["--cache", str(tmp_path), "--output", str(tmp_path)])
     row = json.loads((tmp_path / "strangers.json").read_text(encoding="utf-8"))["models"]["absent"]
-    assert run.outcome(row) == "fails at start"
-    assert "FileNotFoundError" in run.reason(row)
+    assert (run.outcome(row).split()[0], row["step"]) == ("fails", "start")
+    assert row["died"].startswith(FileNotFoundError.__name__)
 
 
 def test_what_a_peer_gives_is_read_with_its_time_once_and_why_it_failed(
@@ -802,9 +800,9 @@ def test_what_a_peer_gives_is_read_with_its_time_once_and_why_it_failed(
     said = compare.performed(way, tmp_path)
     assert said["samples_run"] == 7
     assert said["cpu_seconds"] > 0.0
-    fails = dataclasses.replace(way, command=[sys.executable, "-c", "raise SystemExit('no such recipe')"])
+    fails = dataclasses.replace(way, command=[sys.executable, "-c", "raise SystemExit('absent')"])
     assert compare.performed(fails, tmp_path) == said
-    assert compare.performed(fails, tmp_path / "other")["failed"] == "no such recipe"
+    assert compare.performed(fails, tmp_path / "other")["failed"] == "absent"
 
 
 def test_a_stand_in_leaves_the_nodes_out_that_a_peer_leaves_out(script: Callable[[Path], ModuleType]) -> None:
@@ -812,5 +810,5 @@ def test_a_stand_in_leaves_the_nodes_out_that_a_peer_leaves_out(script: Callable
     nodes = [("CONV_2D", "first"), ("RESHAPE", "flat"), ("FULLY_CONNECTED", "last"), ("SOFTMAX", "out")]
     recipe = compare.stand_in("NNCF", nodes, [True, False])
     assert (recipe.denylisted_nodes, recipe.fallback, recipe.repairs) == (frozenset({"last"}), "float", ("bias",))
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="argument 2"):
         compare.stand_in("AIMET", nodes, [True])

@@ -12,13 +12,21 @@ import pandas as pd
 
 import autoselect
 from autoselect.scoring.class_metrics import Accuracy
-from autoselect.scoring.classification import METRICS, Answers, measures
+from autoselect.scoring.classification import Answers, measures
 from autoselect.scoring.paired import paired_drop
 from autoselect.tflite.runner import Runner
 
 Models = Sequence[tuple[str, str, Path]]
 """Name of a model, the seeds that gave it, and its file."""
-NAMES = dict(zip(METRICS, ("accuracy", "precision", "recall", "F1", "balanced accuracy", "kappa"), strict=True))
+NAMES = {
+    "accuracy": "accuracy",
+    "precision_macro": "precision",
+    "recall_macro": "recall",
+    "f1_macro": "F1",
+    "balanced_accuracy": "balanced accuracy",
+    "cohen_kappa": "kappa",
+}
+"""Of what ``measures`` gives, in tables."""
 
 
 def searched(model: Path, folder: Path, **options: Any) -> autoselect.Run:
@@ -98,7 +106,7 @@ def rows_of(
         yield row | {"size_bytes": path.stat().st_size, "penalty": cut["penalty"], "float_ops": cut["float_ops"]}
 
 
-def table_of(rows: pd.DataFrame, against: str, metrics: Sequence[str] = METRICS) -> str:
+def table_of(rows: pd.DataFrame, against: str, metrics: Sequence[str] = NAMES) -> str:
     """The models as Markdown, with some of the figures; accuracy comes first."""
     by_subject = "worst_subject" in rows
     counted = {"evaluated": "evaluations"} if "evaluated" in rows else {}

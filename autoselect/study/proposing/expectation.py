@@ -97,7 +97,7 @@ class Expectation:
         if len(known) < _FEWEST:
             return None
         with one_thread():
-            return cls(problem, known, _width_for(problem, known), _unseen(problem, known, most))
+            return cls(problem, known, _width_for(problem, known, most), _unseen(problem, known, most))
 
     def likely(self, mask: Mask, others: Sequence[Mask] = ()) -> Likely:
         """What a candidate is expected to lose.
@@ -122,22 +122,20 @@ class Expectation:
 
     def chance_within(self, mask: Mask, limit: float, others: Sequence[Mask] = ()) -> float:
         """How likely a candidate's measured loss is at most a limit; the arguments are those of :meth:`likely`."""
-        belief, beyond, left = self._believed_of(mask, others)
-        chances = self._link.chance_within(belief, limit, beyond, left)
-        if self._unseen is not None:
-            usual = self._link.loss_quantiles(belief, _ENDS[1:], beyond, left)[:, 0]
-            chances = np.minimum(chances, 1.0 - self._unseen.chances(belief.mean, usual, limit))
-        return float(chances[0])
+        return float(self._chances(*self._believed_of(mask, others), np.array([limit]))[0])
 
     def chances_within(self, masks: Sequence[Mask], limits: np.ndarray, widths: Sequence[float]) -> np.ndarray:
         """The same of several, each with a limit of its own, for each factor of all deviations, shape (n_widths, n)."""
         belief, beyond, left = self._believed(masks, 1.0)
-        return np.array(
-            [
-                self._link.chance_within(Belief(belief.mean, width * belief.deviation), limits, beyond, width * left)
-                for width in widths
-            ]
-        )
+        wider = [(Belief(belief.mean, width * belief.deviation), beyond, width * left) for width in widths]
+        return np.array([self._chances(*each, limits) for each in wider])
+
+    def _chances(self, belief: Belief, beyond: np.ndarray, left: np.ndarray, limits: np.ndarray) -> np.ndarray:
+        chances = self._link.chance_within(belief, limits, beyond, left)
+        if self._unseen is None:
+            return chances
+        usual = self._link.loss_quantiles(belief, _ENDS[1:], beyond, left)[:, 0]
+        return np.asarray(np.minimum(chances, 1.0 - self._unseen.chances(belief.mean, usual, limits)))
 
     def _believed_of(self, mask: Mask, others: Sequence[Mask]) -> _Believed:
         """What is believed of one candidate; of the latest one it is known: an answer asks several times."""
@@ -157,13 +155,13 @@ class Expectation:
         return Belief(belief.mean, width * deviation), beyond, width * left
 
 
-def _width_for(problem: Problem, seen: Sequence[Seen]) -> float:
+def _width_for(problem: Problem, seen: Sequence[Seen], most: float) -> float:
     """The factor of all deviations with which intervals hold as many losses as they promise."""
-    needed = [_needed(problem, seen, count) for count in _GROUPS]
+    needed = [_needed(problem, seen, most, count) for count in _GROUPS]
     return max((float(np.quantile(widths, COVERED)) for widths in needed if widths), default=1.0)
 
 
-def _needed(problem: Problem, seen: Sequence[Seen], count: int) -> list[float]:
+def _needed(problem: Problem, seen: Sequence[Seen], most: float, count: int) -> list[float]:
     """The least factor with which the interval of each scored candidate holds its loss, foretold from other groups."""
     found, groups = list[float](), _groups(problem, seen, count)
     for group in sorted({*groups.tolist()} - {_ALWAYS}):
@@ -171,7 +169,7 @@ def _needed(problem: Problem, seen: Sequence[Seen], count: int) -> list[float]:
         inside = [s for s, own in zip(seen, groups, strict=True) if own == group and s.loss is not None]
         if len(others) < _FEWEST or not inside:
             continue
-        rest, masks = Expectation(problem, others), [s.mask for s in inside]
+        rest, masks = Expectation(problem, others, unseen=_unseen(problem, others, most)), [s.mask for s in inside]
         losses = np.array([s.likely_loss for s in inside])
         chances = rest.chances_within(masks, losses, _WIDTHS.tolist())
         misses = (chances < _ENDS[0]) | (chances > _ENDS[1])

@@ -35,13 +35,13 @@ class Unseen:
         self._means = np.append(lost[0], np.cumsum(lost) / np.arange(1, len(lost) + 1))  # of the first 0, 1, ... groups
         self._most = most
 
-    def chances(self, log_divergences: np.ndarray, usual: np.ndarray, limit: float) -> np.ndarray:
+    def chances(self, log_divergences: np.ndarray, usual: np.ndarray, limit: float | np.ndarray) -> np.ndarray:
         """How likely candidates lose more than is usual, and more than a limit, shape (n,).
 
         Args:
             log_divergences: As they are expected to be, shape (n,).
             usual: Upper ends of what they usually lose, shape (n,).
-            limit: In the unit of the losses.
+            limit: In the unit of the losses, one for all or shape (n,).
         """
         chance, scale = self._tail(log_divergences)
         # The scale is 0 if no candidate lost anything.
