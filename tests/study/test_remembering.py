@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autoselect.cases import build_jobs, divergence, evidence_jobs, prepare_jobs, score_jobs
+from autoselect.cases import build_jobs, divergence, evidence_jobs, score_jobs
 from autoselect.cases.build_jobs import BuildReply
 from autoselect.errors import ScoreError, WorkerDied
 from autoselect.study.setup.remembering import Remembering
@@ -46,11 +46,6 @@ JOBS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     ),
     "builds": (build_jobs.build_each, (["{}", "{}"],), [BUILT, None]),
     "a score": (score_jobs.score, ("ab", "search", False), SCORED),
-    "the proof of 16 bits": (
-        prepare_jobs.int16_proof,
-        (True,),
-        prepare_jobs.Int16Proof(is_possible=True, remarks=("It is slow.",)),
-    ),
     "a noise": (evidence_jobs.paired_noise, ("ab", "cd"), 0.25),
 }
 

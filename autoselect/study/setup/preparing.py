@@ -23,7 +23,6 @@ from autoselect.runs.folder import RunFolder
 from autoselect.study.request import Request
 from autoselect.study.setup.by_user import covered
 from autoselect.study.setup.problem import makes_int16, units_of
-from autoselect.study.setup.remembering import Remembering
 from autoselect.study.setup.space_file import SearchSpaceFile, bind
 from autoselect.study.setup.target_rules import pins_of
 
@@ -57,8 +56,7 @@ def prepared(
             cache_root=cache_directory() if settings.cache else None,
             listener=listener,
         )
-        # The float model runs meanwhile.
-        possible, remarks = makes_int16(case, settings, Remembering(quantizer, folder.probes))
+        possible, remarks = makes_int16(case, settings, quantizer)  # The float model runs meanwhile.
         case.references.wait("search", near, listener)
         remarks = (*remarks, *_narrow_channels(case.files.root, near))
     return case, request.knowing(makes_int16=possible), remarks

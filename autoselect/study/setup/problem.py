@@ -137,8 +137,7 @@ def makes_int16(case: Case, settings: Settled, pool: Workers) -> tuple[bool, tup
         return True, ()
     limit = settings.trial_timeout
     try:
-        proving = pool.submit(prepare_jobs.int16_proof, case.files.root, settings.per_channel, timeout_seconds=limit)
-        proof = result_of(proving)
+        proof = pool.call(prepare_jobs.int16_proof, case.files.root, settings.per_channel, timeout_seconds=limit)
     except TrialError as exc:
         return False, (f"No unit has 16-bit activations. {exc}",)
     return proof.is_possible, proof.remarks

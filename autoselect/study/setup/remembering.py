@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autoselect.cases import build_jobs, divergence, evidence_jobs, level_jobs, prepare_jobs, score_jobs
+from autoselect.cases import build_jobs, divergence, evidence_jobs, level_jobs, score_jobs
 from autoselect.errors import ScoreError
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
 
@@ -23,9 +23,6 @@ _READERS: Mapping[Callable[..., Any], Callable[[Any], Any]] = {
     divergence.error_shares: lambda found: [float(share) for share in found],
     divergence.look_at_each: lambda found: [divergence.Looked(**one) for one in found],
     evidence_jobs.paired_noise: float,
-    prepare_jobs.int16_proof: lambda found: prepare_jobs.Int16Proof(
-        is_possible=found["is_possible"], remarks=tuple(found["remarks"])
-    ),
     level_jobs.weigh: lambda found: [level_jobs.Weighed(**one) for one in found],
     score_jobs.score: lambda found: score_jobs.ScoreReply(**found),
     build_jobs.build_each: lambda found: [one and _built(one) for one in found],
