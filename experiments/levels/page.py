@@ -95,7 +95,6 @@ def how_to() -> str:
         ("ds_cnn", 0.02, "drop_bound", "DS-CNN, keywords"),
         ("mobilenet_pc", 0.01, "expected_drop", "MobileNetV1-0.25, pictures; 450 images"),
         ("mobilenet_pc_agreement", 0.01, "drop_bound", "MobileNetV1-0.25, agreement with float; 450 images"),
-        ("fsrcnn", 0.1, "drop_bound", "FSRCNN x2, pictures"),
     ):
         rows = _searched(model, limit, by)
         kept = f"{_limit(model, limit)}, {WAYS[by]}"
