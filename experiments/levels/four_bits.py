@@ -24,8 +24,8 @@ sys.path[:0] = [str(HERE.parent / name) for name in FOLDERS]
 import denoiser  # noqa: E402 - found by the path above
 import parts  # noqa: E402
 from cases import all_cases  # noqa: E402
+from search import run_of  # noqa: E402
 
-import autoselect  # noqa: E402
 from autoselect.tflite.wide_kernels import in_8_bits  # noqa: E402
 
 TARGETS: Mapping[str, tuple[tuple[str, float], ...]] = {
@@ -77,18 +77,7 @@ def asked(name: str) -> dict[str, Any]:
 def searched(target: str, name: str, limit: float, seed: int, trials: int, work: Path) -> Iterator[dict[str, Any]]:
     """Rows of the table."""
     folder = work / f"{target}-{name}-{seed}"
-    if not (folder / "summary.json").exists():
-        autoselect.search(
-            **asked(name),
-            target=target,
-            weights=4,
-            max_drop=limit,
-            trials=trials,
-            seed=seed,
-            output=folder,
-            progress=False,
-        )
-    run = autoselect.load_run(folder)
+    run = run_of(folder, **asked(name), target=target, max_drop=limit, trials=trials, seed=seed)
     front, trials_table = run.front, run.trials
     whole = float(trials_table.loc[trials_table["origin"] == "baseline:fiq", "size_bytes"].iloc[0])
     for way, best in smallest(front, limit):

@@ -51,6 +51,13 @@ ASKED: Mapping[str, Asked] = {
 }
 
 
+def run_of(folder: Path, **asked: Any) -> autoselect.Run:
+    """The run in a folder, in which weights may have 4 to 8 bits; it is made if it is not there."""
+    if not (folder / "summary.json").exists():
+        autoselect.search(**asked, weights=4, output=folder, progress=False)
+    return autoselect.load_run(folder)
+
+
 @dataclass(kw_only=True)
 class Study:
     """Searches of one model by one metric."""
@@ -70,28 +77,22 @@ class Study:
         """The model and its samples."""
         return all_cases({})[self.asked.case]
 
-    def searched(self, max_drop: float | None, seed: int, trials: int, folder: Path) -> autoselect.Run:
-        """A run with that limit."""
-        if (folder / "summary.json").exists():
-            return autoselect.load_run(folder)
-        return autoselect.search(
-            self.case.model,
+    def searched(self, folder: Path, **options: Any) -> autoselect.Run:
+        """A run for the model and metric."""
+        return run_of(
+            folder,
+            model=self.case.model,
             **{**self.case.sources, "heldout": f"parts:{self.case.data}_unseen"},
             metric=self.asked.metric,
             target=TARGET,
             objectives="accuracy,flash,penalty",
-            weights=4,
-            max_drop=max_drop,
-            trials=trials,
-            seed=seed,
-            output=folder,
-            progress=False,
+            **options,
         )
 
     @cached_property
     def all_integer(self) -> tuple[pd.Series, bytes]:
         """The trial of the all-integer model with all repairs that help, and the model."""
-        trials = self.searched(None, 0, BASELINES, self.work / f"{self.name}-baselines").trials
+        trials = self.searched(self.work / f"{self.name}-baselines", seed=0, trials=BASELINES).trials
         by_origin = trials.set_index("origin")
         trial = by_origin.loc["baseline:fiq+repairs" if "baseline:fiq+repairs" in by_origin.index else "baseline:fiq"]
         file = self.work / f"{self.name}-all-integer.tflite"
@@ -128,7 +129,8 @@ class Study:
     def found(self, limit: float, seed: int) -> Iterator[dict[str, Any]]:
         """A row for each way to choose."""
         whole = self.all_integer[0]
-        run = self.searched(whole["drop"] + limit, seed, self.trials, self.work / f"{self.name}-{limit:g}-{seed}")
+        folder = self.work / f"{self.name}-{limit:g}-{seed}"
+        run = self.searched(folder, seed=seed, trials=self.trials, max_drop=whole["drop"] + limit)
         for way, member in self._smallest(run, limit):
             content = Path(run.model_path(member["id"])).read_bytes()
             on_search, unseen = self.beyond("search", content), self.beyond("unseen", content)

@@ -5,13 +5,8 @@ Runs in an environment of its own (aimet-onnx); it does not import autoselect.
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
-import inspect
-import json
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import aimet_onnx
@@ -19,6 +14,7 @@ import numpy as np
 import onnx
 from aimet_onnx.common.defs import CallbackFunc, QuantizationDataType
 from aimet_onnx.mixed_precision import choose_mixed_precision
+from peer import add_limit, asking, write_note
 
 INT8, FLOAT = (
     ((bits, kind), (bits, kind)) for bits, kind in ((8, QuantizationDataType.int), (16, QuantizationDataType.float))
@@ -75,11 +71,8 @@ def in_int8(sim: Any) -> list[bool]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run AMP and write which layers are in int8, what the model answers, and what that took."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="The .onnx file.")
-    parser.add_argument("--samples", type=Path, required=True, help="Folder of arrays, as compare.py writes it.")
-    parser.add_argument("--max-drop", type=float, required=True, help="Allowed loss of the share of right answers.")
-    parser.add_argument("--output", type=Path, required=True, help="The .json file.")
+    parser = asking(__doc__, "The .onnx file.")
+    add_limit(parser)
     options = parser.parse_args(arguments)
     parts = {path.stem: np.load(path, mmap_mode="r") for path in options.samples.glob("*.npy")}
     hits = Hits(parts["search"], parts["search_labels"])
@@ -99,15 +92,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             clean_start=True,
             forward_pass_callback=CallbackFunc(calibrate),
         )
-    found = {
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "parameters": list(inspect.signature(choose_mixed_precision).parameters),
-        "gives": "ONNX with encodings",
-        "samples_run": hits.samples_run,
-        "int8": in_int8(sim),
+    write_note(
+        options.output,
+        PACKAGES,
+        choose_mixed_precision,
+        gives="ONNX with encodings",
+        samples_run=hits.samples_run,
+        int8=in_int8(sim),
         **{part: answers(sim.session, parts[part]).tolist() for part in ("search", "heldout")},
-    }
-    options.output.write_text(json.dumps(found), encoding="utf-8")
+    )
 
 
 if __name__ == "__main__":

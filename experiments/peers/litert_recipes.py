@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
-import inspect
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from litert_quantizer import calibrator, qtyping, quantizer, recipe, recipe_manager
 from litert_quantizer.utils import qsv_utils
+from peer import asking, write_note
 
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -54,23 +50,14 @@ def quantized(content: bytes, name: str, samples: np.ndarray, update: Any) -> by
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Quantize, and write the model and what made it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="The .tflite file.")
-    parser.add_argument("--samples", type=Path, required=True, help="Folder of arrays, as compare.py writes it.")
+    parser = asking(__doc__, "The .tflite file; the model that is made lies beside the note.")
     parser.add_argument("--recipe", choices=RECIPES, required=True)
     parser.add_argument("--ranges", choices=RANGES, default="average", help="Of activations, by a static recipe.")
-    parser.add_argument("--output", type=Path, required=True, help="The .json file; the model lies beside it.")
     options = parser.parse_args(arguments)
     samples = np.load(options.samples / "calibration.npy")
     content = quantized(options.model.read_bytes(), options.recipe, samples, RANGES[options.ranges])
     options.output.with_suffix(".tflite").write_bytes(content)
-    found = {
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "parameters": list(inspect.signature(quantizer.Quantizer.quantize).parameters),
-        "gives": ".tflite",
-        "samples_run": 0,
-    }
-    options.output.write_text(json.dumps(found), encoding="utf-8")
+    write_note(options.output, PACKAGES, quantizer.Quantizer.quantize, gives=".tflite", samples_run=0)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,6 @@ Runs in an environment of its own (nncf, openvino, numpy, pillow); it does not i
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
-import inspect
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +12,7 @@ from pathlib import Path
 import nncf
 import numpy as np
 import openvino as ov
+from peer import add_limit, asking, write_note
 
 EXPERIMENTS = Path(__file__).resolve().parents[1]
 sys.path[1:1] = [str(EXPERIMENTS / name) for name in ("nncf", "mobilenet_v1", "real_models")]
@@ -27,11 +24,8 @@ PACKAGES = ("nncf", "openvino", "numpy")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the loop and write which layers are in int8, what the model answers, and what that took."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="The .tflite file.")
-    parser.add_argument("--samples", type=Path, required=True, help="Folder of arrays, as compare.py writes it.")
-    parser.add_argument("--max-drop", type=float, required=True, help="Allowed loss of the share of right answers.")
-    parser.add_argument("--output", type=Path, required=True, help="The .json file.")
+    parser = asking(__doc__, "The .tflite file.")
+    add_limit(parser)
     options = parser.parse_args(arguments)
     arrays = {path.stem: np.load(path) for path in options.samples.glob("*.npy")}
     compiled = ov.Core().compile_model(ov.Core().read_model(options.model), "CPU")
@@ -43,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model, said, _ = aware.controlled(
         options.model, calibrated_with, parts["search"], per_channel=False, rank_by="hits", max_drop=options.max_drop
     )
-    found = {
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
-        "parameters": list(inspect.signature(nncf.quantize_with_accuracy_control).parameters),
-        "gives": type(model).__module__.split(".")[0] + " model",
-        "samples_run": said["images_run"],
+    write_note(
+        options.output,
+        PACKAGES,
+        nncf.quantize_with_accuracy_control,
+        gives=type(model).__module__.split(".")[0] + " model",
+        samples_run=said["images_run"],
         **nncf_models.described(model, parts),
-    }
-    options.output.write_text(json.dumps(found), encoding="utf-8")
+    )
 
 
 if __name__ == "__main__":
