@@ -154,7 +154,7 @@ class WorkerDied(TrialError):
 
 @contextlib.contextmanager
 def preparing(what: str) -> Iterator[None]:
-    """What fails inside is no trial: the rest needs it, so the command ends.
+    """Within it, a failed job ends the command and not only a trial, because all that follows needs the job's result.
 
     Args:
         what: The first sentence of the message, which says what failed.

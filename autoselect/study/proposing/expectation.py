@@ -61,8 +61,8 @@ class Expectation:
     all standard deviations makes the intervals hold as many of the measured losses as they promise (cross-conformal
     prediction: Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole
     groups are left out, because many trials are close neighbours of each other, and few questions are of a close
-    neighbour of a trial. If few groups are as far from float as a candidate, it may also lose more than all of them:
-    see :class:`autoselect.study.proposing.unseen.Unseen`.
+    neighbour of a trial. If few groups are as far from float as a candidate, the candidate may also lose more than all
+    groups did: see :class:`autoselect.study.proposing.unseen.Unseen`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Expectation:
         Args:
             problem: What the masks mean.
             seen: The candidates.
-            most: What the metric lets a candidate lose at most; infinite if it has no end.
+            most: The largest loss that the metric allows, such as float's accuracy; infinite if there is none.
         """
         known = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
         if len(known) < _FEWEST:

@@ -330,6 +330,7 @@ class _Ask:
         losses = self._weight.of(expected)
         limit = self._problem.constraints.max_drop
         if limit is not None:
+            # Beyond the reference corner, so that no volume is gained.
             losses = np.where(expected > limit, 1e3 * self._corner[0], losses)
         spreads = np.sqrt(np.maximum((self._link.deviations(belief) * left) ** 2 - self._noise**2, 0.0))
         costs = zip(self._costs.expected(fresh), self._corner[1:], strict=True)

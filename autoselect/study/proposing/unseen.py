@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Unseen:
-    """The chance of such a loss, and how large it is.
+    """The chance that a candidate loses more than its usual interval says, and how much more.
 
     Candidates that are alike say the same, so groups of them count, not candidates. If none of m groups that are as far
     from float lost more than is usual, the next one does with a chance of 1 / (m + 2), by Laplace's rule of succession.
@@ -26,7 +26,7 @@ class Unseen:
             groups: Number of each scored candidate's group, shape (n,), n at least 1.
             log_divergences: Of each, shape (n,), finite.
             losses: Of each, shape (n,), finite.
-            most: What the metric lets a candidate lose at most; infinite if it has no end.
+            most: The largest loss that the metric allows, such as float's accuracy; infinite if there is none.
         """
         order = np.argsort(-log_divergences, kind="stable")
         furthest = order[np.unique(groups[order], return_index=True)[1]]
@@ -49,7 +49,7 @@ class Unseen:
         return np.asarray(np.where(limit < self._most, chance * beyond, 0.0))
 
     def ends(self, log_divergences: np.ndarray, usual: np.ndarray, share: float) -> np.ndarray:
-        """The losses that candidates exceed with a chance of at most ``share``, at least what is usual, shape (n,).
+        """The losses that candidates exceed with a chance of at most ``share``, never below ``usual``, shape (n,).
 
         Args:
             log_divergences: As they are expected to be, shape (n,).

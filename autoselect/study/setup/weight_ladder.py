@@ -100,8 +100,8 @@ def with_levels(
         settings: With the repairs that help in 8 bits.
         pool: Where levels are measured.
         listener: Is told of each step.
-        corrects: Whether each set has a twin that also corrects biases, if that did not help in 8 bits: the shift that
-            rounding gives an output grows with the step between levels. Scores choose between the two.
+        corrects: Whether each choice of levels is offered twice, with biases corrected and as they are. Rounding shifts
+            outputs, the more the further levels are apart. It counts only if the repairs of 8 bits correct no bias.
 
     Returns:
         What candidates may have, and the ladder that the sets were made of; None if all weights have 8 bits or there
@@ -151,8 +151,9 @@ def with_rungs(choice: RepairChoice, ladder: Ladder, common: Repairs, as_they_ar
     Args:
         choice: What candidates may have so far.
         ladder: With the rungs.
-        common: The other repairs of a set, in which biases are corrected.
-        as_they_are: The same if biases stay as they are; equal to ``common`` if that is not tried.
+        common: The repairs that all these sets have beside their levels.
+        as_they_are: The same without corrected biases, for a second set of each rung; equal to ``common`` if there is
+            to be one set of each.
     """
     ways = {"": common} | ({" as they are": as_they_are} if as_they_are != common else {})
     sets = dict(choice.sets or {"none": choice.common})
