@@ -154,7 +154,7 @@ class WorkerDied(TrialError):
 
 @contextlib.contextmanager
 def preparing(what: str) -> Iterator[None]:
-    """Within it, a failed job ends the command and not only a trial, because all that follows needs the job's result.
+    """End the command if the block raises a TrialError, because what follows needs the result of the block.
 
     Args:
         what: The first sentence of the message, which says what failed.

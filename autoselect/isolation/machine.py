@@ -27,17 +27,17 @@ def default_workers(model_bytes: int = 0) -> int:
 
 
 def why_fewer(workers: int) -> str | None:
-    """Why there are fewer workers than processors, in words; None if there are as many or :data:`MOST_WORKERS`.
+    """The message that memory holds fewer workers than processors would serve, up to :data:`MOST_WORKERS`; else None.
 
     Args:
-        workers: As many as :func:`default_workers` says.
+        workers: What :func:`default_workers` gave.
     """
-    processors = min(available_cpus(), MOST_WORKERS)
-    if workers >= processors:
+    served = min(available_cpus(), MOST_WORKERS)
+    if workers >= served:
         return None
     return (
-        f"There are {processors} processors but {memory_bytes() / 1e9:.1f} GB of memory, which hold {workers} of the "
-        "workers that this model needs. --workers takes another number."
+        f"The processors would serve {served} workers, but of this model {memory_bytes() / 1e9:.1f} GB of memory hold "
+        f"{workers}. --workers takes another number."
     )
 
 

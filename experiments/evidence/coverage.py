@@ -344,6 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--searches", type=int, default=20, help="Whose recommendations are resampled.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)  # Before the work, which would be lost without it.
     tables: dict[str, list[list[str]]] = {title: [] for title in HEADS}
     people_of = {CASES[name].title: Population.of(name) for name in options.case or CASES}
     for name, people in people_of.items():

@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=Path, help="Folder with the rows of such a search, by rows.py; none searches.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)  # Before the work, which would be lost without it.
     if options.rows is None:
         with tempfile.TemporaryDirectory() as folder:
             keep(CASE, options.trials, Path(folder))

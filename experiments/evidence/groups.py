@@ -114,6 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=2000, help="Draws of each row.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)  # Before the work, which would be lost without it.
     rows = []
     for measure in MEASURES:
         for kind, rates in KINDS.items():

@@ -53,16 +53,16 @@ class Likely:
 
 
 class Expectation:
-    """What the trials of a search tell of another candidate: how close its outputs are to float's, then what it loses.
+    """Predicts from the trials of a search how close a candidate's outputs are to float's, then what it loses.
 
-    An interval is of a score that is measured. So it holds what the surrogate does not know of the closeness, what
-    losses of equally close candidates differ by, and with that the noise of the samples. The trials say how wide the
-    interval must be: the losses of each group of like candidates are foretold from all other groups, and one factor of
-    all standard deviations makes the intervals hold as many of the measured losses as they promise (cross-conformal
-    prediction: Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole
-    groups are left out, because many trials are close neighbours of each other, and few questions are of a close
-    neighbour of a trial. If few groups are as far from float as a candidate, the candidate may also lose more than all
-    groups did: see :class:`autoselect.study.proposing.unseen.Unseen`.
+    An interval is for the loss that a score would measure. So it allows for the surrogate's doubt about the closeness,
+    and for how losses of equally close candidates differ, the noise of the samples included. The trials set its width:
+    the losses of each group of like candidates are predicted from all other groups, and all standard deviations are
+    multiplied by the one factor with which nine in ten intervals hold the measured loss (cross-conformal prediction:
+    Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole groups are
+    left out, because many trials are close neighbours of each other, and few candidates that are asked about have such
+    a neighbour. If few groups are as far from float as a candidate, its interval also allows for a larger loss than
+    theirs: see :class:`autoselect.study.proposing.unseen.Unseen`.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Expectation:
 
     @classmethod
     def of(cls, problem: Problem, seen: Sequence[Seen], most: float = math.inf) -> Expectation | None:
-        """What these candidates tell, with intervals as wide as they show to be needed; None if they are too few.
+        """Learn from candidates, with intervals as wide as their losses demand; None if fewer than four are known.
 
         Args:
             problem: What the masks mean.
-            seen: The candidates.
+            seen: The candidates; those without a known divergence and loss are left out.
             most: The largest loss that the metric allows, such as float's accuracy; infinite if there is none.
         """
         known = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]

@@ -10,22 +10,22 @@ import numpy as np
 
 
 class Unseen:
-    """The chance that a candidate loses more than its usual interval says, and how much more.
+    """The chance that a candidate loses more than is usual for its closeness, and how much more.
 
-    Candidates that are alike say the same, so groups of them count, not candidates. If none of m groups that are as far
-    from float lost more than is usual, the next one does with a chance of 1 / (m + 2), by Laplace's rule of succession.
-    By how much a loss exceeds a high threshold is exponential if tails are light (Pickands, "Statistical Inference
-    Using Extreme Order Statistics", Annals of Statistics 3, 1975, with a shape of 0). Its scale is the mean loss of
-    these groups.
+    Like candidates fail alike, so each group of them counts once. It is taken that none of the m groups at least as far
+    from float lost more than is usual: the next group does with a chance of 1 / (m + 2), by Laplace's rule of
+    succession. The excess is exponential if tails are light (Pickands, "Statistical Inference Using Extreme Order
+    Statistics", Annals of Statistics 3, 1975, with a shape of 0). Its mean is the mean loss of the m groups, a gain
+    being 0; if m is 0, the loss of the furthest group.
     """
 
     def __init__(self, groups: np.ndarray, log_divergences: np.ndarray, losses: np.ndarray, most: float) -> None:
-        """Take each group by its candidate that is furthest from float.
+        """Keep the candidate of each group that is furthest from float.
 
         Args:
             groups: Number of each scored candidate's group, shape (n,), n at least 1.
-            log_divergences: Of each, shape (n,), finite.
-            losses: Of each, shape (n,), finite.
+            log_divergences: Natural log of each candidate's error power over signal power, shape (n,), finite.
+            losses: What each candidate lost, in the metric's units, shape (n,), finite.
             most: The largest loss that the metric allows, such as float's accuracy; infinite if there is none.
         """
         order = np.argsort(-log_divergences, kind="stable")
@@ -36,11 +36,11 @@ class Unseen:
         self._most = most
 
     def chances(self, log_divergences: np.ndarray, usual: np.ndarray, limit: float | np.ndarray) -> np.ndarray:
-        """How likely candidates lose more than is usual, and more than a limit, shape (n,).
+        """How likely each candidate loses more than both ``usual`` and ``limit``, shape (n,); 0 from ``most`` on.
 
         Args:
             log_divergences: As they are expected to be, shape (n,).
-            usual: Upper ends of what they usually lose, shape (n,).
+            usual: Upper end of each candidate's interval without this chance, shape (n,).
             limit: In the unit of the losses, one for all or shape (n,).
         """
         chance, scale = self._tail(log_divergences)
@@ -53,8 +53,8 @@ class Unseen:
 
         Args:
             log_divergences: As they are expected to be, shape (n,).
-            usual: Upper ends of what they usually lose, shape (n,).
-            share: Above 0.
+            usual: Upper end of each candidate's interval without this chance, shape (n,).
+            share: A chance, above 0.
         """
         chance, scale = self._tail(log_divergences)
         return np.asarray(

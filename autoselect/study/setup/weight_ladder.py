@@ -146,14 +146,13 @@ def with_levels(
 
 
 def with_rungs(choice: RepairChoice, ladder: Ladder, common: Repairs, as_they_are: Repairs) -> RepairChoice:
-    """Add the sets of repairs that give the levels of each rung.
+    """Add one set of repairs for each rung, or two if ``as_they_are`` differs from ``common``.
 
     Args:
         choice: What candidates may have so far.
-        ladder: With the rungs.
-        common: The repairs that all these sets have beside their levels.
-        as_they_are: The same without corrected biases, for a second set of each rung; equal to ``common`` if there is
-            to be one set of each.
+        ladder: Its rungs say the levels.
+        common: What each set has beside its levels.
+        as_they_are: The same without the bias correction that is to be tried; equal to ``common`` if none is.
     """
     ways = {"": common} | ({" as they are": as_they_are} if as_they_are != common else {})
     sets = dict(choice.sets or {"none": choice.common})

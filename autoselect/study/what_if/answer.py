@@ -69,8 +69,8 @@ class WhatIf(_Asked):
         approximate: Whether the drop is that of the nearest candidate of whole units: the recipe parts nodes that the
             search moves together, so that no trial is like it.
         allowed_drop: What a recommended model may lose.
-        far: Whether its outputs are expected to be so far from float's that a score like float's does not count, see
-            :meth:`autoselect.domain.rule.Rule.is_far`; None if nobody knows.
+        far: Whether its outputs are too far from float's for a score like float's to count without a bound, see
+            :meth:`autoselect.domain.rule.Rule.is_far`; None if ``drop`` is.
         chance_within: How likely it loses no more than that, 0 if it is far; None if nobody knows.
         trial: Number of the trial that scored it; None if none did.
         scored_drop: What it lost on the search samples there; None if it was not scored.
