@@ -103,6 +103,8 @@ def context(run: Run) -> dict[str, Any]:
         "graphs": graphs,
         "chips": page_chips.sections(run),
         "chip": _target_name(run) if on_chip else "",
+        "target": _target_name(run),
+        "integers_are_free": bool(run.trials.loc[run.trials["origin"] == "baseline:fiq", "penalty"].eq(0.0).any()),
         "chip_names": list(dict.fromkeys(chip["name"] for graph in graphs for chip in graph.get("chips", ()))),
         "op_kinds": {op[1]: LOOKS[op[1]] for graph in graphs for op in graph["ops"] if op[1] in LOOKS},
         "heldout": heldout,
