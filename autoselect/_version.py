@@ -1,3 +1,3 @@
 """The version of the package, and nothing else: the build reads it without importing anything."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

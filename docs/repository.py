@@ -16,7 +16,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
-LINKED = ("README.md", "pyproject.toml", "docs/notebook.ipynb", "docs/how-to/ci.md")
+LINKED = ("README.md", "pyproject.toml", "CITATION.cff", "docs/notebook.ipynb", "docs/how-to/ci.md")
 
 
 def name_of(address: str) -> str:

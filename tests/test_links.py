@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 NEW = "acme/quant.tools"
 OURS = r"""(?x) (?:
     ^git\ clone\ https://github\.com/ | \bgit\+https://github\.com/ | colab\.research\.google\.com/github/
-    | ^(?:Repository|Issues|Changelog)\ =\ "https://github\.com/ | -\ uses:\ (?!actions/)
+    | ^(?:Repository|Issues|Changelog)\ =\ "https://github\.com/ | ^repository-code:\ https://github\.com/
+    | -\ uses:\ (?!actions/)
     ) ([\w.-]+/[\w.-]+)"""
 """Where a file links to its own repository: what to clone, install, open, read and use as an action."""
 
@@ -39,7 +40,9 @@ def test_no_other_file_links_to_it(repository: ModuleType) -> None:
     if listed.returncode:
         pytest.skip("no checkout")
     paths = [
-        name for name in listed.stdout.split("\0") if name.endswith((".md", ".py", ".toml", ".yml", ".ipynb", ".j2"))
+        name
+        for name in listed.stdout.split("\0")
+        if name.endswith((".md", ".py", ".toml", ".yml", ".ipynb", ".j2", ".cff"))
     ]
     linking = {name for name in paths if repository.chosen() in (ROOT / name).read_text(encoding="utf-8")}
     assert linking - {"docs/repository.py", "tests/test_links.py"} == set(repository.LINKED)

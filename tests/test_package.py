@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,16 @@ def test_public_name_can_be_loaded(name: str) -> None:
 
 def test_public_names_are_listed() -> None:
     assert set(autoselect.__all__) == set(dir(autoselect))
+
+
+def test_who_cites_it_names_this_version() -> None:
+    root = Path(__file__).resolve().parents[1]
+    cited = re.search(
+        r"^version: (\S+)\ndate-released: (\S+)$", (root / "CITATION.cff").read_text("utf-8"), re.MULTILINE
+    )
+    assert cited is not None
+    assert cited[1] == autoselect.__version__
+    assert f"## [{cited[1]}] - {cited[2]}" in (root / "CHANGELOG.md").read_text("utf-8")
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
