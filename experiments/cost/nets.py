@@ -38,14 +38,19 @@ def style_transfer(shape: tuple[int, int, int]) -> Any:
     return Model(given, layers.Conv2D(3, 9, padding="same")(x))
 
 
-def chain(shape: tuple[int, int, int]) -> Any:
+def wide_chain(shape: tuple[int, int, int]) -> Any:
+    """Two thousand ops whose inference takes as many multiplications as that of ResNet-50."""
+    return chain(shape, width=32)
+
+
+def chain(shape: tuple[int, int, int], width: int = 8) -> Any:
     """Two thousand ops: five hundred residual blocks of few channels."""
     from keras import Model, layers
 
     sys.setrecursionlimit(20_000)  # Keras goes through a net's depth by recursion.
     given = layers.Input(shape)
-    x = layers.Conv2D(8, 3, 4, padding="same")(given)
+    x = layers.Conv2D(width, 3, 4, padding="same")(given)
     for _ in range(500):
-        inner = layers.Conv2D(8, 1, activation="relu")(x)
-        x = layers.ReLU()(x + layers.Conv2D(8, 1)(layers.DepthwiseConv2D(3, padding="same")(inner)) * 0.1)
+        inner = layers.Conv2D(width, 1, activation="relu")(x)
+        x = layers.ReLU()(x + layers.Conv2D(width, 1)(layers.DepthwiseConv2D(3, padding="same")(inner)) * 0.1)
     return Model(given, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
