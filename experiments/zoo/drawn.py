@@ -32,12 +32,14 @@ def converted(path: Path, net: str | Callable[..., Any], pictures: Sequence[np.n
         model = getattr(keras.applications, net)(weights=None, input_shape=shape, classifier_activation=None)
     else:
         model = net(shape)
+    normalised = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
     for layer in model.layers:
-        if isinstance(layer, keras.layers.BatchNormalization):
-            layer.momentum = 0.0
-        elif isinstance(layer, keras.layers.Dropout):
+        if isinstance(layer, keras.layers.Dropout):
             layer.rate = 0.0
-    model(np.concatenate(pictures), training=True)
+    if normalised:
+        for layer in normalised:
+            layer.momentum = 0.0
+        model(np.concatenate(pictures), training=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, contextlib.redirect_stdout(sys.stderr):
         saved = Path(folder) / path.name
