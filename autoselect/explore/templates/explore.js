@@ -24,7 +24,9 @@
   const places = () => (run.unit === "points" ? 2 : Math.max(0, Math.min(6, 2 - Math.floor(Math.log10(Math.abs(inUnit(run.allowed_drop)) || 1)))));
   const bare = (v) => fixed(inUnit(v), places());
   const unit = () => (run.unit ? ` ${run.unit}` : "");
-  const show = { size: known(bytes), penalty: known((v) => fixed(v, 2)), count: known((v) => minus(String(v))), share: known((v) => `${fixed(100 * v, 0)} %`), drop: known((v) => `${bare(v)}${unit()}`) };
+  const grouped = (v) => minus(v.toLocaleString("en-US", { maximumFractionDigits: 0 }));
+  const price = (v) => (Math.abs(v) < 1e4 ? fixed(v, 2) : grouped(v)); // Cycles run to millions.
+  const show = { size: known(bytes), penalty: known(price), count: known((v) => minus(String(v))), share: known((v) => `${fixed(100 * v, 0)} %`), drop: known((v) => `${bare(v)}${unit()}`) };
   const signed = (format) => (v) => (v > 0 ? `+${format(v)}` : format(v));
 
   function el(tag, properties = {}, ...children) {
