@@ -35,6 +35,7 @@ import autoselect
 from autoselect.cases import race_jobs, score_jobs
 from autoselect.cases.events import Event, StageStarted, TrialFinished
 from autoselect.isolation.pool import WorkerPool
+from autoselect.runs.files import write_text
 from autoselect.tflite import runner
 
 NORMALISED = 64
@@ -82,7 +83,6 @@ class BirdNet:
 
 NETS: dict[str, Net | BirdNet] = {
     "EfficientNet-B0, 224 pixels": Net(name="EfficientNetB0", side=224, low=0.0, high=255.0),
-    "ResNet-50, 112 pixels": Net(name="ResNet50", side=112, low=-128.0, high=127.0),
     "ResNet-50, 224 pixels": Net(name="ResNet50", side=224, low=-128.0, high=127.0),
     "BirdNET": BirdNet(),
     "transformer of 12 layers": Net(name="transformer", side=224, low=-1.0, high=1.0, make=nets.transformer),
@@ -299,21 +299,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer samples and trials")
     parser.add_argument("--only", choices=NETS)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="figures by net; nets that it has are not run again")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    sizes = QUICK if arguments.quick else WHOLE
-    found = {
-        name: measured(net, sizes, arguments.models, arguments.seed)
-        for name, net in NETS.items()
-        if arguments.only in (None, name)
-    }
+    sizes, file = QUICK if arguments.quick else WHOLE, arguments.json
+    found: dict[str, dict[str, float]] = json.loads(file.read_text("utf-8")) if file and file.exists() else {}
+    for name, net in NETS.items():
+        if name not in found and arguments.only in (None, name):
+            found[name] = measured(net, sizes, arguments.models, arguments.seed)
+            if file:
+                write_text(file, json.dumps(found, indent=2) + "\n")
     rows = dict.fromkeys(figure for figures in found.values() for figure in figures)
     print(f"| processor time and others | {' | '.join(found)} |\n|---|{'---|' * len(found)}")
     for row in rows:
         print(f"| {row} | {' | '.join(f'{figures.get(row, 0.0):.2f}' for figures in found.values())} |")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
