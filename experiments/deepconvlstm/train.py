@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=4)
     options = parser.parse_args(arguments)
     keras.utils.set_random_seed(SEED)
+    tf.config.experimental.enable_op_determinism()
     model = make_model()
     model.compile(optimizer=keras.optimizers.Adam(1e-3), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     x, y = har_data.training(options.units)

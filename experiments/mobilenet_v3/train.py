@@ -85,6 +85,7 @@ def accuracy(content: bytes) -> float:
 def trained(epochs: int, images: int, backup: Path | None = None) -> Any:
     """Train on evenly spaced images; from the last whole epoch that ``backup`` holds, if there is one."""
     keras.utils.set_random_seed(SEED)
+    tf.config.experimental.enable_op_determinism()
     x, y = (part[:: 50_000 // images] for part in loaders.cifar_training())
     data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).map(_augmented).batch(BATCH).prefetch(1)
     steps = epochs * -(-len(x) // BATCH)
