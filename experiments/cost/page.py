@@ -17,6 +17,7 @@ NAMES = {
     "2,000 ops as large as ResNet-50": "2,000 ops",
 }
 STAGES = ("calibrate", "repeats", "repairs", "probes", "trials", "heldout")
+FIRST = "calibrating, one build, one score"
 PHASES = {"prepare": "calibrating", "repairs": "repairs", "probes": "probes", "trials": "trials", "heldout": "held-out"}
 
 
@@ -32,7 +33,7 @@ def large() -> str:
         ("whole search", "whole search, s", 1),
         ("inference of all scores", "inference of all scores, s", 1),
         ("whole search / inference", "whole search / inference of all scores", 2),
-        ("until the first score / calibrating, one build, one score", "the same / calibrating, one build, one score", 2),
+        (f"until the first score / {FIRST}", f"the same / {FIRST}", 2),
         ("float file, MB", "float file, MB", 1),
         ("peak memory of all processes / float file", "peak memory / float file", 0),
         ("wall time, s", "wall time, s", 0),
