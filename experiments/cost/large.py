@@ -71,6 +71,8 @@ class BirdNet:
     The clips last 162 seconds. They are also played slower and faster, so that no sample comes twice.
     """
 
+    name = "BirdNET"
+
     def samples(self) -> Iterator[list[np.ndarray]]:
         """Sounds, each of shape (1, 144000)."""
         for rate in (48_000, 40_000, 56_000, 64_000):
