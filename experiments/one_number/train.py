@@ -63,6 +63,7 @@ def uneven(model: Any, decades: float, seed: int = 0) -> None:
 def trained(images: int, epochs: int) -> Any:
     """A net trained on scenes of their own."""
     keras.utils.set_random_seed(SEED)
+    tf.config.experimental.enable_op_determinism()
     pairs = list(scenes.scenes(scenes.TRAINING, images))
     x, y = np.stack([image for image, _ in pairs]), np.stack([labels for _, labels in pairs])
     model = make_model()
