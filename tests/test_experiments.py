@@ -335,7 +335,7 @@ def test_what_far_from_float_is_was_measured(script: Callable[[Path], ModuleType
     tables = far.table_of(candidates), far.scaled(candidates)
     assert "\n".join(tables) == (folder / "results" / "far.md").read_text(encoding="utf-8")
     assert all(table in page for table in tables)
-    for name in ("tables", "few_former", "few", "few_heldout"):
+    for name in ("tables", "few", "few_heldout"):
         lines = (folder / "results" / f"{name}.md").read_text(encoding="utf-8").splitlines()
         assert all(line in page for line in lines if line.startswith("|"))
 

@@ -23,8 +23,8 @@ BREAK_PRICE = 2.0
 and has searched for nothing, which counts as much again.
 
 At a break price of 2, searches that are simulated on three cases recommend a model that breaks the limit in
-4.3 % on average, and recommended models have a mean penalty of 18.3, where float has 80; at 1.5 it
-is 5.5 % at 17.1, at 3 it is 3.4 % at 19.6 (``experiments/evidence``).
+5.9 % on average, and recommended models have a mean penalty of 19.3, where float has 80; at 1.5 it
+is 7.5 % at 18.0, at 3 it is 5.0 % at 20.5 (``experiments/evidence``).
 """
 
 DETAIL = 0.02
