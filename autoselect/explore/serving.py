@@ -33,8 +33,15 @@ class Page:
         """Serve; use :func:`serve`."""
         self.url = url
         self._server, self._ends = server, ends
-        self._thread = threading.Thread(target=server.run, args=([listening],), name="autoselect-explore", daemon=True)
-        self._thread.start()
+        # Not the thread is waited for: if Ctrl-C interrupts Thread.join, CPython 3.11 takes the thread for ended.
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, args=(listening,), name="autoselect-explore", daemon=True).start()
+
+    def _run(self, listening: socket.socket) -> None:
+        try:
+            self._server.run([listening])
+        finally:
+            self._ended.set()
 
     def __enter__(self) -> Page:
         """Nothing more to do."""
@@ -50,13 +57,13 @@ class Page:
 
     def wait(self) -> None:
         """Return when the server has ended; Ctrl-C gets through."""
-        while self._thread.is_alive():
-            self._thread.join(0.5)
+        while not self._ended.wait(0.5):
+            pass
 
     def close(self) -> None:
         """End the server, and stop the job that is under way; what it had written is whole."""
         self._server.should_exit = True
-        self._thread.join()
+        self._ended.wait()
         self._ends.close()
 
 

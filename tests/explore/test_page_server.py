@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -38,6 +41,27 @@ def test_it_serves_until_it_is_told_to_end(explored: Path, number: signal.Signal
     assert process.returncode == 0
     assert "Traceback" not in err
     assert out == ""
+
+
+def test_after_ctrl_c_the_server_ends_before_what_it_uses_is_closed() -> None:
+    class Slow:
+        should_exit = ended = False
+
+        def run(self, _sockets: object) -> None:
+            while not self.should_exit:
+                time.sleep(0.05)
+            time.sleep(0.5)
+            self.ended = True
+
+    server, closed = Slow(), list[bool]()
+    with contextlib.ExitStack() as ends, socket.socket() as listening:
+        ends.callback(lambda: closed.append(server.ended))
+        page = serving.Page("", server, listening, ends.pop_all())  # type: ignore[arg-type]
+        threading.Timer(0.2, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            page.wait()
+        page.close()
+    assert closed == [True]
 
 
 def test_it_listens_at_the_port_that_is_asked_for(explored: Path) -> None:
