@@ -86,7 +86,7 @@ def agrees(page: Page, answer: Any) -> None:
     """The figures of the page are those of an answer."""
     shown = {name: cells[0] for name, cells in figures(page).items()}
     assert shown["size"] == f"{answer.size_bytes / 1e3:.1f} kB"
-    assert shown["penalty"] == (f"{answer.penalty:.2f}" if answer.penalty < 10_000 else f"{answer.penalty:,.0f}")
+    assert shown["penalty"] == (f"{answer.penalty:.2f}" if answer.penalty < 1000 else f"{answer.penalty:,.0f}")
     assert shown["segments"] == str(answer.segments)
     assert shown["crossings"] == str(answer.crossing_tensors)
     for kind, name in (("integer", "int8"), ("int16", "int16"), ("hybrid", "hybrid"), ("float", "float")):
