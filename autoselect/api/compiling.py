@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -138,7 +138,9 @@ class OnTarget:
 
     Attributes:
         fragmentation: As :class:`autoselect.scoring.fragmentation.Fragmentation`.
-        table: See :func:`autoselect.scoring.target_penalty.island_table`; and ``chips``, see :func:`chip_rows`.
+        table: See :func:`autoselect.scoring.target_penalty.island_table`; and ``chips``, see :func:`chip_rows`, and
+            ``forecast``: ``penalty``, what the profile expects, and ``uncompiled``, why no compiler has said what the
+            model costs (None where one has). It is None where there is no compiler to ask, or the compiler decides.
     """
 
     fragmentation: dict[str, Any]
@@ -146,16 +148,39 @@ class OnTarget:
 
 
 def on_target_of(content: bytes, target: Target, name: str) -> OnTarget:
-    """What a finished model is on a target; where compilers decide, it is compiled; raises as :func:`read_on`."""
+    """What a finished model is on a target; if it has compilers, as these make it; raises as :func:`read_on`."""
     graph, refused = read_on(content, target, name)
     chips = chip_rows(graph, target, None if refused else content)
-    of_chip = {row["name"]: row["penalty"] for row in chips}
-    table = {**island_table(graph, target), "chips": chips}
-    if chips:
-        costs = [of_chip.get(chip.name, verdict.cost) / chip.best for chip, verdict in views(graph, target)]
-        table |= {"penalty": max(costs), "refusal": refused or table["refusal"]}
+    table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
+    table["refusal"] = refused or table["refusal"]
+    if target.compilers:
+        table |= _as_compiled(content, graph, target, table)
     cut = asdict(on_target(graph, target)) | {"penalty": table["penalty"]}
     return OnTarget(fragmentation=cut, table=table)
+
+
+def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[str, Any]) -> dict[str, Any]:
+    """The penalty with what compilers say, and the forecast of those that do not decide; see :class:`OnTarget`."""
+    costs, uncompiled = {row["name"]: row["penalty"] for row in table["chips"]}, None
+    others = [] if table["refusal"] else [chip for chip in target.compilers if chip not in target.asked]
+    pairs = views(graph, target)
+    try:
+        for chip in others:
+            compiler_of(chip).require()
+        of_others = {
+            chip.name: compile_report(content, chip, verdict, UNKEPT)["cost"]
+            for chip, verdict in pairs
+            if chip in others
+        }
+    except (UsageError, TrialError) as exc:
+        uncompiled, of_others = str(exc), {}
+    costs |= of_others
+    penalty = max(costs.get(chip.name, verdict.cost) / chip.best for chip, verdict in pairs)
+    if len(target.asked) == len(target.compilers):
+        return {"penalty": penalty}
+    if table["refusal"]:
+        uncompiled = "the target refuses the model."
+    return {"penalty": penalty, "forecast": {"penalty": table["penalty"], "uncompiled": uncompiled}}
 
 
 def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Rows:

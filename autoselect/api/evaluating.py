@@ -58,7 +58,7 @@ def evaluate(
         reference: The float model: the score's drop is told against it. Metrics that compare with it (``agreement``,
             ``sqnr_db``, ``kl_divergence``) need it.
         target: Name of a bundled target profile, or path of a ``.toml``, that the penalty is of; ``integer-only`` if
-            left out. If the chip's compiler decides, the model is compiled. The score is of LiteRT's CPU kernels.
+            left out. If the target has a compiler, the model is compiled. The score is of LiteRT's CPU kernels.
 
     Returns:
         The score with its interval, the size and the fragmentation, and what the model is on the target.

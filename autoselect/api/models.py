@@ -261,8 +261,8 @@ def inspect(
         reference: The float model, for metrics that compare with it.
         output: Folder for ``inspect.json``, which holds what is returned, and the ops of all models as a strip,
             ``islands.png`` and ``islands.svg``.
-        target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty. If the
-            chip's compiler decides, it is asked, and the penalty is that of the compiled model.
+        target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty. If it
+            has a compiler, the penalty is that of the compiled model. If this compiler decides, so are the places.
         signature: See :func:`search`; for SavedModels.
         shapes: See :func:`search`; for the sizes that Keras files and SavedModels leave free.
 

@@ -40,8 +40,8 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Also show what the model is on this target: penalty, partitions, left ops. If the chip's compiler "
-            "decides, the model is compiled.",
+            help="Also show what the model is on this target: penalty, partitions, left ops. If the target has a "
+            "compiler, the model is compiled.",
         ),
     ] = None,
     full: Annotated[

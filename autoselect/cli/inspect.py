@@ -41,8 +41,8 @@ def inspect(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Also show where each op runs on this target and why, and what islands cost. If the chip's compiler "
-            "decides, it is asked.",
+            help="Also show where each op runs on this target and why, and what islands cost. If the target has "
+            "a compiler, it is asked.",
         ),
     ] = None,
     evaluation: Annotated[

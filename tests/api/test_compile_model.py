@@ -259,6 +259,33 @@ def test_inspect_says_that_figures_of_a_model_that_does_not_compile_are_estimate
     assert re.search(r"^DDR bytes .*, estimated: It ended with exit code 6\.$", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.parametrize("target", ["ethos-u55-128", f"ethos-u55-128,{CHIP}"])
+def test_a_compiler_that_does_not_decide_tells_the_penalty_all_the_same(
+    model: Path, fakes: dict[str, FakeCompiler], target: str
+) -> None:
+    found = autoselect.evaluate(model, evaluation=pump.HELDOUT, target=target)
+    assert (found.penalty, found.target["penalty"]) == (5.0, 5.0)
+    assert found.target == autoselect.inspect(model, target=target).target
+    if "," in target:
+        assert found.target["forecast"]["uncompiled"] is None
+        return
+    expected = found.target["forecast"]["penalty"]
+    assert expected == sum(found.target[part] for part in ("accelerator_cost", "host_cost", "crossing_cost")) != 5.0
+    done = invoke("inspect", model, "--target", target)
+    assert re.search(
+        rf"^penalty +5 NPU cycles, compiled\nforecast +{expected:,.0f} NPU cycles$", done.stdout, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("error", [UsageError("Vela is missing."), WorkerDied("Vela died of SIGFPE.")])
+def test_a_forecast_is_told_as_one(model: Path, fakes: dict[str, FakeCompiler], error: Exception) -> None:
+    fakes["ethos-u55-128"] = FakeCompiler(error)
+    found = autoselect.inspect(model, target="ethos-u55-128")
+    assert found.target["forecast"] == {"penalty": found.fragmentation["penalty"], "uncompiled": str(error)}
+    done = invoke("inspect", model, "--target", "ethos-u55-128")
+    assert re.search(rf"^penalty +[\d,]+ NPU cycles, forecast\. Not compiled: {error}$", done.stdout, re.MULTILINE)
+
+
 def test_evaluate_tells_what_the_model_is_on_a_target(model: Path, fakes: dict[str, FakeCompiler]) -> None:
     found = autoselect.evaluate(model, evaluation=pump.HELDOUT, target=CHIP)
     plain = autoselect.evaluate(model, evaluation=pump.HELDOUT)

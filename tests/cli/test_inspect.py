@@ -58,13 +58,30 @@ def test_where_ops_run_on_a_target(folder: Path) -> None:
     assert re.search(r"^verdict +ethos-u55-128 refuses .*FULLY_CONNECTED ", done.stdout, re.MULTILINE)
     penalty, *parts = (
         float(figure.replace(",", ""))
-        for figure in re.findall(r"^(?:penalty|  \w+) +([\d,.]+) NPU cycles$", done.stdout, re.MULTILINE)
+        for figure in re.findall(r"^(?:penalty|  \w+) +([\d,.]+) NPU cycles", done.stdout, re.MULTILINE)
     )
     assert len(parts) == 3
     assert penalty == pytest.approx(sum(parts), abs=2)
     islands = re.findall(r"^ +\d+ +[A-Z].*? +([\d, -]+?) +[\d,]+$", done.stdout.split("Islands on")[1], re.MULTILINE)
     assert islands
     assert re.search(r"^Taking island \d+ .*: [\d,]+ of [\d,]+ NPU cycles\.$", done.stdout, re.M)
+
+
+def test_a_refused_model_has_a_forecast(folder: Path) -> None:
+    """Vela would compile it, but what it makes of it is not what the target stands for."""
+    done = invoke(folder / "mixed.tflite", "--target", "ethos-u55-128")
+    assert re.search(
+        r"^penalty .*, forecast\. Not compiled: the target refuses the model\.$", done.stdout, re.MULTILINE
+    )
+
+
+def test_vela_tells_the_penalty_of_an_ethos_u(folder: Path) -> None:
+    pytest.importorskip("ethosu")
+    found = autoselect.inspect(folder / "fiq.tflite", target="ethos-u55-128")
+    assert found.target["forecast"]["uncompiled"] is None
+    assert found.target["penalty"] != found.target["forecast"]["penalty"]
+    done = invoke(folder / "fiq.tflite", "--target", "ethos-u55-128")
+    assert re.search(rf"^penalty +{found.target['penalty']:,.0f} NPU cycles, compiled$", done.stdout, re.MULTILINE)
 
 
 def test_a_model_without_islands_says_so(folder: Path) -> None:

@@ -22,12 +22,22 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
         ("segments", str(target["segments"])),
         ("crossings", f"{target['crossing_tensors']} tensors, {format_size(target['crossing_bytes'])}"),
         ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
-        ("penalty", f"{figure(target['penalty'])} {target['unit']}"),
+        *_penalty_rows(target),
     ]
     if target["unit"] == "points":
         return rows
     parts = (("accelerator", "accelerator_cost"), ("host", "host_cost"), ("crossings", "crossing_cost"))
     return [*rows, *((f"  {name}", f"{figure(target[key])} {target['unit']}") for name, key in parts)]
+
+
+def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
+    """The penalty, and which of compiler and profile it is of."""
+    told, forecast = f"{figure(target['penalty'])} {target['unit']}", target["forecast"]
+    if forecast is None:
+        return [("penalty", told)]
+    if forecast["uncompiled"] is not None:
+        return [("penalty", f"{told}, forecast. Not compiled: {clean(forecast['uncompiled'])}")]
+    return [("penalty", f"{told}, compiled"), ("forecast", f"{figure(forecast['penalty'])} {target['unit']}")]
 
 
 def placement_rows(found: Mapping[str, Any]) -> list[Row]:
@@ -64,8 +74,8 @@ def advice_lines(found: Mapping[str, Any]) -> list[str]:
     target = found["target"]
     if target["best_island"] is None:
         return []
-    gain = target["islands"][target["best_island"]]["gain"]
-    number, saved = target["best_island"] + 1, f"{figure(gain)} of {figure(target['penalty'])} {target['unit']}"
+    gain, whole = target["islands"][target["best_island"]]["gain"], (target["forecast"] or target)["penalty"]
+    number, saved = target["best_island"] + 1, f"{figure(gain)} of {figure(whole)} {target['unit']}"
     if target.get("chips"):
         return [f"A form of island {number} that the chip takes would help most: as int8 it would save {saved}."]
     return [f"Taking island {number} into integers helps most: {saved}."]
