@@ -32,7 +32,7 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
 
 def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
     """The penalty, and which of compiler and profile it is of."""
-    told, forecast = f"{figure(target['penalty'])} {target['unit']}", target["forecast"]
+    told, forecast = f"{figure(target['penalty'])} {target['unit']}", target.get("forecast")
     if forecast is None:
         return [("penalty", told)]
     if forecast["uncompiled"] is not None:
@@ -74,7 +74,7 @@ def advice_lines(found: Mapping[str, Any]) -> list[str]:
     target = found["target"]
     if target["best_island"] is None:
         return []
-    gain, whole = target["islands"][target["best_island"]]["gain"], (target["forecast"] or target)["penalty"]
+    gain, whole = target["islands"][target["best_island"]]["gain"], (target.get("forecast") or target)["penalty"]
     number, saved = target["best_island"] + 1, f"{figure(gain)} of {figure(whole)} {target['unit']}"
     if target.get("chips"):
         return [f"A form of island {number} that the chip takes would help most: as int8 it would save {saved}."]
