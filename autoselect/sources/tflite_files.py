@@ -116,6 +116,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     _refuse_flex(model)
     done = rewrite(model, TAKEN_IN)
     _refuse_empty(model)
+    _refuse_unfed(model, len(content))
     loops = _control_flow(model)
     settled, told = _settled(model, wishes)
     is_changed = was_odd or settled is not None or bool(done.found or loops) or model.subgraphs[0] is not first
@@ -168,8 +169,6 @@ def _refuse_damaged(model: fb.Model, size: int) -> None:
         raise ModelError(_told(size, "a subgraph of it runs itself")) from None
     if not all(_is_in_order(graph) for graph in model.subgraphs):
         raise ModelError(_told(size, "an op reads what only a later one writes"))
-    if not all(_has_values(model, graph) for graph in model.subgraphs):
-        raise ModelError(_told(size, "an op reads what nothing writes, or writes over a constant"))
 
 
 def _told(size: int, what: str) -> str:
@@ -184,6 +183,11 @@ def _is_in_order(graph: fb.SubGraph) -> bool:
             return False
         unwritten -= set(fb.indices(op.outputs))
     return True
+
+
+def _refuse_unfed(model: fb.Model, size: int) -> None:
+    if not all(_has_values(model, graph) for graph in model.subgraphs):
+        raise ModelError(_told(size, "an op reads what nothing writes, or writes over a constant"))
 
 
 def _has_values(model: fb.Model, graph: fb.SubGraph) -> bool:
