@@ -40,6 +40,7 @@ def image_folder(
     preprocess: Preprocess | None = None,
     labelled: bool = True,
     mode: str = "RGB",
+    dtype: str | None = None,
 ) -> Loader:
     """Images in one folder for each class, or in one folder without classes.
 
@@ -51,10 +52,12 @@ def image_folder(
             wants, ``lambda x: x / 127.5 - 1`` for example. By default the values become float32 from 0 to 255.
         labelled: Give pairs of image and class number; without, images alone, for calibration, also of a folder without
             subfolders.
-        mode: Pillow's mode of the images, ``L`` for one channel.
+        mode: Pillow's mode of the images, ``L`` for one channel, ``I`` or ``F`` for one of more
+            than 8 bits.
+        dtype: What the model's input is of: ``uint8`` if it takes pixels as they are. None for float32.
 
     Returns:
-        Float32 images without a batch axis, or with one for calibration, in the order of their paths.
+        Images without a batch axis, or with one for calibration, in the order of their paths.
 
     Raises:
         DataError: If there is no such folder, or it holds no images.
@@ -86,7 +89,7 @@ def image_folder(
 
     def samples() -> Iterator[Any]:
         for path in paths:
-            image = _image(path, size, preprocess, mode)
+            image = _array(_image(path, size, mode), preprocess, dtype)
             yield (image, numbers[path.relative_to(root).parts[0]]) if labelled else [image[np.newaxis]]
 
     return Loader(begin=samples)
@@ -98,6 +101,7 @@ def rows(
     inputs: str | Mapping[str, str],
     label: str | None = None,
     preprocess: Preprocess | None = None,
+    dtype: str | Mapping[str, str] | None = None,
 ) -> Loader:
     """Columns of a data set of rows: of Hugging Face's ``datasets``, or of ``tfds.as_numpy``.
 
@@ -107,6 +111,8 @@ def rows(
         label: The column of the target; None for calibration.
         preprocess: What training did to an input, on the column's value; of several inputs on the dict of them. By
             default it becomes an array as it is.
+        dtype: What the model's inputs are of, all or by name: ``bool`` for a mask, ``uint8`` for pixels. None for
+            float32, except for integers of 32 or 64 bits, which stay what they are.
 
     Returns:
         Pairs of input and target, or inputs with a batch axis if there is no ``label``.
@@ -123,7 +129,7 @@ def rows(
 
     def samples() -> Iterator[Any]:
         for row in dataset:
-            sample = _sample(row, inputs, preprocess)
+            sample = _sample(row, inputs, preprocess, dtype)
             if label is not None:
                 yield sample, _column(row, label)
             elif isinstance(sample, dict):
@@ -135,13 +141,17 @@ def rows(
 
 
 def _sample(
-    row: Mapping[str, Any], inputs: str | Mapping[str, str], preprocess: Preprocess | None
+    row: Mapping[str, Any],
+    inputs: str | Mapping[str, str],
+    preprocess: Preprocess | None,
+    dtype: str | Mapping[str, str] | None,
 ) -> np.ndarray | dict[str, np.ndarray]:
+    by_name, common = (dtype, None) if isinstance(dtype, Mapping) else ({}, dtype)
     if isinstance(inputs, str):
-        return _array(_column(row, inputs), preprocess)
+        return _array(_column(row, inputs), preprocess, common)
     values: Any = {name: _column(row, column) for name, column in inputs.items()}
     values = values if preprocess is None else preprocess(values)
-    return {name: _array(value, None) for name, value in values.items()}
+    return {name: _array(value, None, by_name.get(name, common)) for name, value in values.items()}
 
 
 def _column(row: Mapping[str, Any], name: str) -> Any:
@@ -150,24 +160,48 @@ def _column(row: Mapping[str, Any], name: str) -> Any:
     return row[name]
 
 
-def _image(path: Path, size: tuple[int, int], preprocess: Preprocess | None, mode: str) -> np.ndarray:
+def _image(path: Path, size: tuple[int, int], mode: str) -> np.ndarray:
     try:
         from PIL import Image
     except ImportError:
         raise DataError("Images are read with Pillow, which is not installed. Run: pip install pillow") from None
     try:
         with Image.open(path) as opened:
+            _refuse_clipping(path, opened, mode)
             resized = opened.convert(mode).resize(size[::-1], Image.Resampling.BILINEAR)
     except OSError as exc:
         raise DataError(f"The image {path} cannot be read: {exc}. Repair or remove it.") from exc
     pixels = np.asarray(resized)
-    return _array(pixels[..., np.newaxis] if pixels.ndim == 2 else pixels, preprocess)
+    return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
 
 
-def _array(value: Any, preprocess: Preprocess | None) -> np.ndarray:
-    """Floats of 32 bits; integers of 32 or 64 bits, which are tokens or indices, stay what they are."""
+def _refuse_clipping(path: Path, opened: Any, mode: str) -> None:
+    """Pillow makes 255 of all that is larger, and whole numbers of fractions, where it makes 8 bits of more."""
+    wide = ("I", "F")
+    if mode.startswith(wide) or not opened.mode.startswith(wide):
+        return
+    low, high = opened.getextrema()
+    if opened.mode.startswith("F") or low < 0 or high > 255:
+        raise DataError(
+            f"The image {path} has values from {low} to {high} (Pillow's mode {opened.mode}), of which mode {mode!r} "
+            "would keep whole numbers up to 255. Read it with mode='I' or 'F', and bring the values down in "
+            "`preprocess`."
+        )
+
+
+def _array(value: Any, preprocess: Preprocess | None, dtype: str | None) -> np.ndarray:
+    """A value of some dtype; by default floats of 32 bits, and integers of 32 or 64 bits stay what they are."""
     found = np.asarray(value if preprocess is None else preprocess(value))
-    return found if found.dtype in (np.int32, np.int64) else found.astype(np.float32)
+    if dtype is None:
+        return found if found.dtype in (np.int32, np.int64) else found.astype(np.float32)
+    with np.errstate(invalid="ignore"):  # What does not survive is refused below.
+        cast = found.astype(dtype)
+    if cast.dtype.kind in "biu" and not np.array_equal(cast, found):
+        raise DataError(
+            f"expected values that {cast.dtype} can hold, got {found.dtype} from {found.min()} to {found.max()}. Round "
+            "them in `preprocess`, or choose another dtype."
+        )
+    return cast
 
 
 def _is_hidden(path: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from autoselect.domain.tensors import TensorSpec
-from autoselect.errors import DataError
+from autoselect.errors import DataError, first_line
 
 Sample = dict[str, np.ndarray]
 """One sample: each input by ``TensorSpec.key``, in the full shape of its spec (batch axis 1 included)."""
@@ -120,10 +120,12 @@ def numeric_array(value: object, where: str) -> np.ndarray:
     """
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError) as exc:
+    except Exception as exc:  # What a library's array raises may be anything.
+        is_list = isinstance(value, (list, tuple))
         raise DataError(
             f"{where}: expected an array of numbers, got {type(value).__name__} that NumPy cannot "
-            f"convert ({exc}). Give all rows one length, or yield them one by one."
+            f"convert ({first_line(exc)}). "
+            + ("Give all rows one length, or yield them one by one." if is_list else "Make it a NumPy array first.")
         ) from exc
     if array.dtype.kind not in "biufc":
         raise DataError(
@@ -182,6 +184,8 @@ def _cast(array: np.ndarray, spec: TensorSpec, where: str) -> np.ndarray:
 
 def _cast_integers(array: np.ndarray, dtype: np.dtype[np.generic], where: str) -> np.ndarray:
     limits = np.iinfo(dtype)  # type: ignore[type-var]  # an integer dtype, by its kind
+    if not array.size:
+        return array.astype(dtype)
     low, high = int(array.min()), int(array.max())
     if low < limits.min or high > limits.max:
         raise DataError(

@@ -84,7 +84,7 @@ def _is_stacked(data: object) -> TypeGuard[tuple[Any, ...]]:
     if not isinstance(data, tuple) or is_signature_sample(data):
         return False
     has_groups = len(data) == 3 and not isinstance(data[2], Mapping)
-    return len(data) == 2 or (has_groups and isinstance(data[0], (np.ndarray, Mapping)))
+    return len(data) == 2 or (has_groups and (isinstance(data[0], Mapping) or hasattr(data[0], "__array__")))
 
 
 def _pairs_of_stacks(

@@ -56,7 +56,7 @@ def alike_neighbours(store: SampleStore) -> Neighbours | None:
 def _values(store: SampleStore, number: int) -> np.ndarray:
     flat = np.concatenate([np.ravel(value).astype(np.float32) for value in store.inputs(number).values()])
     # Most values of a sample that are compared, spread over all of them.
-    return flat[:: -(-len(flat) // 4096)]
+    return flat[:: max(1, -(-len(flat) // 4096))]
 
 
 def _class_of(target: np.ndarray | None) -> object:

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autoselect.data.specs import load_object
 from autoselect.data.stacks import SOLE_INPUT, Stack, require_file, stack_of, stacks_of_file
 from autoselect.errors import AutoselectError, DataError
@@ -75,7 +73,7 @@ def stacks_in(data: object, *, purpose: str) -> Mapping[str, Callable[[], Stack]
         if not str(data).endswith(_FILE_SUFFIXES):
             raise DataError(f"{purpose}: expected {_FORMS}, got {str(data)!r}. Give one of these forms.")
         return stacks_of_file(Path(data))
-    if isinstance(data, np.ndarray):
+    if hasattr(data, "__array__"):  # NumPy's own, or that of a library: a tensor, a table.
         return {SOLE_INPUT: partial(stack_of, data, f"{purpose}, array")}
     if isinstance(data, Mapping):
         return {name: partial(stack_of, data[name], f"{purpose}, array {name!r}") for name in data}

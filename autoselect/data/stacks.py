@@ -16,7 +16,7 @@ import numpy as np
 from autoselect.data.fit import Sample, expected_inputs, fit_sample, names_by_key, numeric_array
 from autoselect.data.npy import iter_rows, read_header
 from autoselect.domain.tensors import TensorSpec
-from autoselect.errors import DataError
+from autoselect.errors import DataError, first_line
 
 SOLE_INPUT = "x"
 """The name that the only input of a model may have in a ``.npz`` file or a dict."""
@@ -83,8 +83,11 @@ def labels_of(value: object, name: str) -> Stack:
     try:
         array = np.asarray(value)
         array = np.asarray(array.tolist()) if array.dtype.kind == "O" else array
-    except ValueError as exc:
-        raise DataError(f"{name}: expected one label for each sample, got a ragged list. Give a flat one.") from exc
+    except Exception as exc:  # What a library's array raises may be anything.
+        raise DataError(
+            f"{name}: expected one label for each sample, got {type(value).__name__} that NumPy cannot convert "
+            f"({first_line(exc)}). Give a flat list or array."
+        ) from exc
     return Stack(name=name, shape=array.shape, dtype=array.dtype, rows=lambda: iter(array))
 
 

@@ -22,11 +22,17 @@ def load_keras(path: Path) -> Any:
     keras = _keras_for(path)
     try:
         return keras.models.load_model(str(path), compile=False, safe_mode=True)
-    except (ValueError, TypeError, OSError, KeyError, AttributeError) as exc:
+    except Exception as exc:  # Keras raises errors of many kinds.
         raise ModelError(
-            f"Keras cannot load {path.name} in safe mode: {sentence(first_line(exc))} "
+            f"Keras cannot load {path.name} in safe mode: {_cause(exc)} "
             "For custom layers, export a SavedModel (`model.export(folder)`) and pass the folder."
         ) from exc
+
+
+def _cause(exc: Exception) -> str:
+    """What Keras says is wrong: behind the object that it was in, and before that object's whole configuration."""
+    told = str(exc).rpartition("Exception encountered: ")[2].partition(" Full object config: ")[0]
+    return sentence(next(iter(told.strip().splitlines()), first_line(exc)))
 
 
 def _keras_for(path: Path) -> Any:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from autoselect.errors import UsageError
+from autoselect.errors import ModelError, UsageError, first_line, sentence
 from autoselect.sources import recurrent
 from autoselect.sources.saved_models import fixed_specs, from_saved_model, run_converter, traced
 from autoselect.sources.tflite_files import FloatModel
@@ -45,6 +45,11 @@ def from_keras(model: Any, wishes: Wishes = NO_WISHES) -> FloatModel:
 def _convert_tf_keras(model: Any, wishes: Wishes) -> bytes:
     import tensorflow as tf
 
+    if not model.inputs:
+        raise ModelError(
+            "The model does not say what its inputs are: it is a subclass of tf-keras's Model, or was never called. "
+            "Call it on a sample, export a SavedModel (`model.export(folder)`) and pass the folder."
+        )
     specs = fixed_specs([(t.name.split(":")[0], t) for t in model.inputs], wishes)
 
     def call(*tensors: Any) -> Any:
@@ -57,11 +62,20 @@ def _convert_tf_keras(model: Any, wishes: Wishes) -> bytes:
 def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
     # A Keras 3 model given to the converter directly keeps its weights as variables; exported, they are constants.
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
-        if getattr(model, "inputs", None) and (wishes.shapes or recurrent.layers_of(model, is_tf_keras=False)):
-            _export_fixed(model, folder, wishes)
-        else:
-            model.export(folder, format="tf_saved_model", verbose=False)
-        return from_saved_model(Path(folder), wishes).content
+        knows_inputs = bool(getattr(model, "inputs", None))
+        if not (knows_inputs and (wishes.shapes or recurrent.layers_of(model, is_tf_keras=False))):
+            try:
+                model.export(folder, format="tf_saved_model", verbose=False)
+            except ValueError as exc:
+                if not knows_inputs:
+                    raise ModelError(
+                        f"Keras cannot export the model: {sentence(first_line(exc))} Call it on a sample first."
+                    ) from exc
+            else:
+                return from_saved_model(Path(folder), wishes).content
+        # What Keras cannot export with a free batch, such as a layer with a state, may go with a fixed one.
+        _export_fixed(model, folder, wishes)
+        return from_saved_model(Path(folder)).content
 
 
 def _export_fixed(model: Any, folder: str, wishes: Wishes) -> None:
@@ -71,14 +85,19 @@ def _export_fixed(model: Any, folder: str, wishes: Wishes) -> None:
 
     specs = fixed_specs([(tensor.name, tensor) for tensor in model.inputs], wishes)
     structure = getattr(model, "_inputs_struct", None)
+    keys = [recurrent.argument_name(spec.name) for spec in specs]
 
     def call(**tensors: Any) -> Any:
-        values = [tensors[spec.name] for spec in specs]
+        values = [tensors[key] for key in keys]
         given = values[0] if structure is None else keras.tree.pack_sequence_as(structure, values)
         return model(given, training=False)
 
     holder = tf.Module()
     holder.weights = [variable.value for variable in model.variables]
     made = tf.function(call, autograph=False)
-    function = traced(lambda: made.get_concrete_function(**{spec.name: spec for spec in specs}), specs)
+    arguments = {key: tf.TensorSpec(spec.shape, spec.dtype, name=key) for key, spec in zip(keys, specs, strict=True)}
+    function = traced(lambda: made.get_concrete_function(**arguments), specs)
+    known = {id(variable) for variable in holder.weights}
+    if states := [variable for variable in function.variables if id(variable) not in known]:
+        holder.states = states
     tf.saved_model.save(holder, folder, signatures=function)

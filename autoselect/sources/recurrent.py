@@ -7,6 +7,8 @@ becomes one fused op, which the quantizer knows.
 from __future__ import annotations
 
 import contextlib
+import keyword
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -141,11 +143,17 @@ def _refuse_other_outputs(model: Any, content: bytes, names: str) -> None:
 
 def _places(model: Any, names: Sequence[str]) -> list[int]:
     """Where each input of the live model is among the converted model's, by name."""
-    wanted = [tensor.name.split(":")[0] for tensor in getattr(model, "inputs", None) or []]
-    bare = [name.removeprefix("serving_default_").split(":")[0] for name in names]
+    wanted = [argument_name(tensor.name.split(":")[0]) for tensor in getattr(model, "inputs", None) or []]
+    bare = [argument_name(name.removeprefix("serving_default_").split(":")[0]) for name in names]
     if sorted(wanted) != sorted(bare):
         return list(range(len(names)))
     return [bare.index(name) for name in wanted]
+
+
+def argument_name(name: str) -> str:
+    """What TensorFlow calls an input as the argument of a function: a name that has blanks or dots is none there."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return plain if plain.isidentifier() and not keyword.iskeyword(plain) else f"arg_{plain}"
 
 
 def _called(model: Any, values: Sequence[np.ndarray]) -> list[np.ndarray]:

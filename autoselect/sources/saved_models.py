@@ -81,7 +81,7 @@ def from_saved_model(folder: Path, wishes: Wishes = NO_WISHES) -> FloatModel:
         raise ModelError(f"{folder} is no SavedModel folder: it has no saved_model.pb.")
     try:
         loaded = tf.saved_model.load(str(folder))
-    except (OSError, ValueError, RuntimeError, tf.errors.OpError) as exc:
+    except Exception as exc:  # TensorFlow raises errors of many kinds.
         raise ModelError(f"TensorFlow cannot load the SavedModel {folder}: {first_line(exc)}") from exc
     found = dict(loaded.signatures)
     key = _chosen(tuple(found), wishes.signature, folder)
@@ -131,9 +131,15 @@ def fixed_specs(named: Sequence[tuple[str, Any]], wishes: Wishes) -> list[Any]:
     Raises:
         UsageError: If a wish does not fit.
         FreeSizes: If a size beside the batch stays free.
+        ModelError: If not even the number of an input's axes is known.
     """
     import tensorflow as tf
 
+    if unranked := [name for name, spec in named if getattr(spec.shape, "rank", 0) is None]:
+        raise ModelError(
+            f"The model does not say how many axes its input {unranked[0]!r} has. Export it with a shape for each "
+            "input, of which single sizes may be free."
+        )
     inputs = [
         FreeInput(key=name, name=name, sizes=tuple(None if s is None else int(s) for s in spec.shape))
         for name, spec in named
@@ -178,12 +184,19 @@ def run_converter(converter: Any) -> bytes:
         text = str(exc)
         if any(word in text for word in _TENSOR_LISTS):
             raise ModelError(_RECURRENT) from exc
+        if lacking := _LACKING.search(text):
+            raise ModelError(
+                f"LiteRT has no builtin op for a part of the model: {lacking['names'].strip()}. The first is "
+                f"{lacking['first']}. Replace these ops or their types, or export the model without that part."
+            ) from exc
         raise ModelError(
             f"TensorFlow's converter refuses the float model: {sentence(first_line(exc))} Convert it to a float "
             ".tflite yourself, and pass that."
         ) from exc
 
 
+_LACKING = re.compile(r"(TF Select|Custom) ops: (?P<names>.+)\s+Details:\s+(?P<first>.+?) : \{")
+"""How the converter lists what only TensorFlow itself runs, with the types that the first of these ops reads."""
 _RECURRENT = (
     "TensorFlow's converter refuses the float model: a recurrent layer keeps its steps in a tensor list whose batch is "
     "free. Pass the .keras or .h5 file, or the live Keras model: its recurrent layers are unrolled then. Without "

@@ -180,6 +180,22 @@ def resize_inputs(model: fb.Model, shapes: Mapping[int, tuple[int, ...]], *, fre
         tensor.shapeSignature = np.array([-1, *shape[1:]], dtype=np.int32) if index in free_batch else None
 
 
+def spell_out(model: fb.Model) -> bool:
+    """Move negative sizes of shapes, which LiteRT does not take, to where the schema has free ones, in place.
+
+    Returns:
+        Whether there was one.
+    """
+    tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors or []]
+    found = [tensor for tensor in tensors if min(fb.shape_of(tensor), default=0) < 0]
+    for tensor in found:
+        shape = fb.shape_of(tensor)
+        if not fb.indices(tensor.shapeSignature):
+            tensor.shapeSignature = np.array(shape, dtype=np.int32)
+        tensor.shape = np.array([max(size, 1) for size in shape], dtype=np.int32)
+    return bool(found)
+
+
 def has_free_sizes(model: fb.Model) -> bool:
     """True where a tensor of the main subgraph has a free size."""
     rows = (tensor.shapeSignature for tensor in model.subgraphs[0].tensors)
@@ -187,7 +203,11 @@ def has_free_sizes(model: fb.Model) -> bool:
 
 
 def is_settled(model: fb.Model) -> bool:
-    """True where no tensor of the main subgraph has a free size, and no shape is plainly wrong."""
+    """True where no tensor of the main subgraph has a free size, and no shape is plainly wrong.
+
+    Raises:
+        ModelError: If an op lacks operands that all ops of its type have.
+    """
     return not has_free_sizes(model) and not any(_is_stale(model, op) for op in model.subgraphs[0].operators or [])
 
 
@@ -195,7 +215,10 @@ def _is_stale(model: fb.Model, op: fb.Operator) -> bool:
     op_type, tensors = fb.op_type(model, op), model.subgraphs[0].tensors
     if op_type not in _SAME_ELEMENTS | _NO_SCALAR:
         return False
-    source, result = (fb.shape_of(tensors[indices[0]]) for indices in (op.inputs, op.outputs))
+    ends = [next(iter(fb.indices(row)), -1) for row in (op.inputs, op.outputs)]
+    if min(ends) < 0:
+        raise ModelError(f"The TFLite file is damaged: a {op_type} reads or writes nothing. Copy or convert it again.")
+    source, result = (fb.shape_of(tensors[index]) for index in ends)
     return (op_type in _SAME_ELEMENTS and np.prod(source) != np.prod(result)) or (op_type in _NO_SCALAR and not result)
 
 

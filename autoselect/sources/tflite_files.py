@@ -41,9 +41,18 @@ def choose(model: fb.Model, key: str | None) -> None:
     model.signatureDefs = [
         s
         for s in model.signatureDefs or []
-        # LiteRT runs a model whose signature names no outputs, and TensorFlow's calibrator refuses it.
-        if (key is None or _key(s) == key) and s.subgraphIndex == 0 and s.outputs
+        if (key is None or _key(s) == key) and s.subgraphIndex == 0 and _names_ends(model.subgraphs[0], s)
     ]
+
+
+def _names_ends(graph: fb.SubGraph, signature: fb.SignatureDef) -> bool:
+    """Whether a signature names outputs, and no tensors inside: else LiteRT runs the model, and what is made of it not.
+
+    TensorFlow's calibrator refuses the former.
+    """
+    sides = ((signature.inputs, graph.inputs), (signature.outputs, graph.outputs))
+    named = [{int(entry.tensorIndex) for entry in entries or []} <= {*fb.indices(row)} for entries, row in sides]
+    return bool(signature.outputs) and all(named)
 
 
 def several(keys: Sequence[str]) -> str:
@@ -67,7 +76,9 @@ def _key(signature: fb.SignatureDef) -> str:
 
 _FLEX = "Flex"
 """How the names of TensorFlow's own ops begin."""
-_QUANTIZED_TYPES = (schema.TensorType.INT8, schema.TensorType.UINT8, schema.TensorType.INT16)
+_QUANTIZED_TYPES = frozenset(
+    code for code, dtype in fb.TENSOR_DTYPES.items() if dtype in reader.QUANTIZED_DTYPES | {"int2", "uint4"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +109,17 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     """
     model = fb.parse(content)
     _refuse_damaged(model, len(content))
+    was_odd = shapes.spell_out(model)
     first, signed = model.subgraphs[0], len(model.signatureDefs or [])
     choose(model, wishes.signature)
     _refuse_quantized(model)
     _refuse_flex(model)
     done = rewrite(model, TAKEN_IN)
     _refuse_empty(model)
+    _refuse_unfed(model, len(content))
     loops = _control_flow(model)
     settled, told = _settled(model, wishes)
-    is_changed = settled is not None or bool(done.found or loops) or model.subgraphs[0] is not first
+    is_changed = was_odd or settled is not None or bool(done.found or loops) or model.subgraphs[0] is not first
     is_changed |= len(model.signatureDefs or []) < signed
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
@@ -117,7 +130,8 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
 def is_ready(content: bytes) -> bool:
     """True where a TFLite file is taken without running it; True for a damaged one too."""
     try:
-        return shapes.is_settled(fb.parse(content))
+        model = fb.parse(content)
+        return not shapes.spell_out(model) and shapes.is_settled(model)
     except ModelError:
         return True
 
@@ -132,8 +146,8 @@ def free_inputs(model: fb.Model) -> tuple[FreeInput, ...]:
 
 
 def _sizes(tensor: fb.Tensor) -> tuple[int | None, ...]:
-    row = fb.shape_of(tensor) if tensor.shapeSignature is None else tensor.shapeSignature
-    return tuple(None if size < 0 else int(size) for size in row)
+    row = fb.indices(tensor.shapeSignature) or fb.shape_of(tensor)  # Some writers leave an empty signature.
+    return tuple(None if size < 0 else size for size in row)
 
 
 def _refuse_damaged(model: fb.Model, size: int) -> None:
@@ -171,9 +185,26 @@ def _is_in_order(graph: fb.SubGraph) -> bool:
     return True
 
 
+def _refuse_unfed(model: fb.Model, size: int) -> None:
+    if not all(_has_values(model, graph) for graph in model.subgraphs):
+        raise ModelError(_told(size, "an op reads what nothing writes, or writes over a constant"))
+
+
+def _has_values(model: fb.Model, graph: fb.SubGraph) -> bool:
+    """Whether all that ops read has values when it is read, and no op writes what the file holds."""
+    ops, tensors = graph.operators or [], graph.tensors or []
+    written = {i for op in ops for i in fb.indices(op.outputs)}
+    read = {i for op in ops for i in fb.indices(op.inputs) if i >= 0} - written - {*fb.indices(graph.inputs)}
+    unwritten = [tensors[i] for i in read if not fb.is_constant(model, tensors[i])]
+    # A state begins as zeros, and what has no elements needs no values.
+    return all(tensor.isVariable or 0 in fb.shape_of(tensor) for tensor in unwritten) and not any(
+        fb.is_constant(model, tensors[i]) for i in written
+    )
+
+
 def _refuse_quantized(model: fb.Model) -> None:
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
-    quantized = [fb.tensor_name(tensor) for tensor in tensors if tensor.type in _QUANTIZED_TYPES and fb.scales(tensor)]
+    quantized = [fb.tensor_name(tensor) for tensor in tensors if tensor.type in _QUANTIZED_TYPES and _is_scaled(tensor)]
     if not quantized:
         return
     found = f"{len(quantized)} of its tensors are integers with a scale, the first is {quantized[0].split(';')[0]!r}"
@@ -187,6 +218,11 @@ def _refuse_quantized(model: fb.Model) -> None:
         "`optimizations`. If another quantizer made this file, pass the float model that it was made from, and this "
         "file with --integer."
     )
+
+
+def _is_scaled(tensor: fb.Tensor) -> bool:
+    """Whether a tensor's integers stand for real numbers; the scales of blocks are in tensors of their own."""
+    return bool(fb.scales(tensor)) or getattr(tensor.quantization, "details", None) is not None
 
 
 def _refuse_flex(model: fb.Model) -> None:

@@ -184,8 +184,9 @@ def tidy(model: Model) -> None:
 
 
 def drop_unused_buffers(model: Model) -> None:
-    """Remove the buffers that no tensor and no metadata entry points at; buffer 0 stays."""
-    used = {0}
+    """Remove the buffers that no tensor and no metadata, of the old field too, point at; buffer 0 stays."""
+    old_entries = [i for i in indices(model.metadataBuffer) if i < len(model.buffers)]
+    used = {0, *old_entries}
     used.update(t.buffer for g in model.subgraphs for t in g.tensors)
     used.update(entry.buffer for entry in model.metadata or [])
     order = sorted(used)
@@ -196,6 +197,8 @@ def drop_unused_buffers(model: Model) -> None:
             tensor.buffer = place[tensor.buffer]
     for entry in model.metadata or []:
         entry.buffer = place[entry.buffer]
+    if model.metadataBuffer is not None:
+        model.metadataBuffer = np.array([place[i] for i in old_entries], dtype=np.int32)
 
 
 def share_equal_constants(model: Model) -> None:

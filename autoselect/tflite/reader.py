@@ -186,7 +186,7 @@ def layout_entry(name: str, turned: Sequence[int]) -> Metadata:
 def _layouts(model: fb.Model) -> dict[str, tuple[int, ...]]:
     found = {}
     for entry in model.metadata or []:
-        mark, _, rest = entry.name.decode("utf-8", "replace").partition(" ")
+        mark, _, rest = (entry.name or b"").decode("utf-8", "replace").partition(" ")
         axes, _, name = rest.partition(" ")
         if mark == _LAYOUT and axes.replace(",", "").isdigit():
             found[name] = tuple(map(int, axes.split(",")))

@@ -289,7 +289,7 @@ def quantized(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
     dtype = np.dtype(detail["dtype"])
     scales = detail["quantization_parameters"]["scales"]
     if dtype.kind not in "iu" or len(scales) == 0 or np.asarray(value).dtype.kind in "iu":
-        return np.ascontiguousarray(value, dtype=dtype)
+        return np.asarray(value, dtype=dtype, order="C")
     info = np.iinfo(dtype)
     levels = np.rint(value / scales[0]) + detail["quantization_parameters"]["zero_points"][0]
     return np.asarray(np.clip(levels, info.min, info.max), dtype=dtype)

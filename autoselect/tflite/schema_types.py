@@ -105,9 +105,9 @@ class SignatureDef(Protocol):
 
 
 class Metadata(Protocol):
-    """Named data."""
+    """Data, most often with a name."""
 
-    name: bytes
+    name: bytes | None
     buffer: int
 
 

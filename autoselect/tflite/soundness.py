@@ -94,6 +94,8 @@ def check_sound(model: Model) -> None:
             _ = model.operatorCodes[op.opcodeIndex]
             op.inputs, op.outputs = (_row(row) for row in (op.inputs, op.outputs))
         check_indices(graph)
+    for metadata in model.metadata or []:
+        _ = model.buffers[metadata.buffer]
     for signature in model.signatureDefs or []:
         tensors = model.subgraphs[signature.subgraphIndex or 0].tensors or []
         for entry in [*(signature.inputs or []), *(signature.outputs or [])]:

@@ -233,6 +233,20 @@ def test_several_inputs_and_outputs_keep_the_sources_names(reviewed: Reviewed, h
     }
 
 
+def test_equal_infinities_differ_in_nothing(home: Home, load: Load) -> None:
+    """As the logarithm of a probability that a mask made zero."""
+    source = zoo.from_function(lambda x: zoo.tf().math.log(zoo.tf().nn.relu(x)), (1, 6)).float_model
+    (home.root / "truth.tflite").write_bytes(source)
+    inputs = [{"name": "left", "sizes": [1, 6], "dtype": "float32"}]
+    home.tell(describe=described(inputs=inputs, outputs=["one"]), nodes=[], values={})
+    values = np.linspace(-2.0, 3.0, 30, dtype=np.float32).reshape(5, 6)
+    home.way(0, zoo.from_function(zoo.tf().nn.relu, (1, 6)).float_model)
+    with pytest.raises(ModelError, match="SQNR"):
+        load(calibration={"left": values})
+    home.way(0, source)
+    assert "onnx2tf" in load(calibration={"left": values}).notes[0]
+
+
 def test_what_was_converted_is_not_converted_again(home: Home, load: Load) -> None:
     first = load()
     second = load()

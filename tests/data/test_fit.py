@@ -70,6 +70,20 @@ def test_integers_are_narrowed_where_they_survive() -> None:
     assert sample["tokens"].tolist() == [[3, 2**31 - 1]]
 
 
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_an_input_without_elements_takes_a_sample_without(dtype: str) -> None:
+    wanted = "int64" if dtype == "int32" else "float32"
+    (sample,) = fit_sample(np.empty((1, 0), dtype), [spec("past", (1, 0), wanted)], where="sample 0")
+    assert (sample["past"].shape, sample["past"].dtype) == ((1, 0), np.dtype(wanted))
+
+
+class Unreadable:
+    """As a tensor that keeps its gradient, or that lies on another device."""
+
+    def __array__(self) -> np.ndarray:
+        raise RuntimeError("call detach first\nand more")
+
+
 def test_a_fixed_batch_is_one_sample() -> None:
     inputs = [spec("pair", (2, 3))]
     (sample,) = fit_sample(np.ones((2, 3)), inputs, where="sample 0")
@@ -108,6 +122,7 @@ REFUSED = {
     "too large for float32": (np.full((2, 3), 1e300), [IMAGE], "values that float32 can hold, got 6 larger"),
     "ragged": ([[[1.0, 2.0], [3.0]]], [IMAGE], "expected an array of numbers"),
     "text": (np.array([["a", "b", "c"]] * 2), [IMAGE], "of dtype <U1"),
+    "no array": (Unreadable(), [IMAGE], "got Unreadable that NumPy cannot convert (call detach first). Make it a"),
     "nothing": (None, [IMAGE], "got NoneType of dtype object"),
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 from autoselect.data.labelled import labelled_samples
@@ -146,6 +147,7 @@ def test_refuses_pickled_targets(tmp_path: Path) -> None:
 WHO = ["ann", "ann", "bob", "bob"]
 GROUPED = {
     "(x, y, groups)": ((X, Y, WHO), WHO),
+    "a table": ((pandas.DataFrame(X), pandas.Series(Y), WHO), WHO),
     "numbers": ((X, Y, np.array([3, 3, 5, 5])), ["3", "3", "5", "5"]),
     "objects": ((X, Y, np.array(WHO, dtype=object)), WHO),
     "dict of arrays": ({"x": X, "y": Y, "groups": WHO}, WHO),
@@ -190,11 +192,22 @@ def test_an_input_called_groups_holds_no_groups() -> None:
     assert first[1:] == (2,)
 
 
+class Unreadable:
+    """As a tensor that keeps its gradient."""
+
+    def __array__(self) -> np.ndarray:
+        raise RuntimeError("call detach first\nand more")
+
+
 REFUSED_GROUPS = {
     "fewer groups": ((X, Y, WHO[:3]), "expected equally many samples in each array"),
     "fractions": ((X, Y, [0.5, 0.5, 1.5, 1.5]), "a whole number or a text for each sample, got float64"),
     "one-hot": ((X, Y, np.eye(4, dtype=int)), "a whole number or a text for each sample, got int64 of shape (4,)"),
-    "ragged": ((X, Y, ["a", ["b"], "c", "d"]), "expected one label for each sample, got a ragged list"),
+    "ragged": (
+        (X, Y, ["a", ["b"], "c", "d"]),
+        "expected one label for each sample, got list that NumPy",
+    ),
+    "no array": ((X, Y, Unreadable()), "got Unreadable that NumPy cannot convert (call detach first)"),
     "batch with too few": ([(X, Y, WHO[:3])], "expected 4 groups for a batch of 4 samples, got 3"),
 }
 

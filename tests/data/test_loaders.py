@@ -54,6 +54,26 @@ def test_the_rest_of_the_package_takes_them(pets: Path) -> None:
     assert len(pairs) == len(samples) == 8
 
 
+def test_images_are_of_the_dtype_that_the_model_takes(pets: Path) -> None:
+    spec = TensorSpec(name="image", key="image", shape=(1, 4, 4, 3), dtype=np.dtype("uint8"))
+    pairs = list(labelled_samples(image_folder(pets, size=(4, 4), dtype="uint8"), [spec], targets_required=True))
+    assert pairs[1][0]["image"][0, 0, 0].tolist() == [10, 20, 255]
+    with pytest.raises(DataError, match=r"uint8 can hold, got float64 from 0\.0 to 127\.5"):
+        list(image_folder(pets, size=(4, 4), preprocess=lambda x: x / 2, dtype="uint8"))
+
+
+@pytest.mark.parametrize(
+    ("values", "mode"), [(np.full((4, 4), 900, np.uint16), "I;16"), (np.full((4, 4), 0.5, np.float32), "F")]
+)
+def test_images_of_more_than_8_bits_are_not_clipped(values: np.ndarray, mode: str, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    Image.fromarray(values).save(tmp_path / "deep" / "0.tiff")
+    [(image, _)] = image_folder(tmp_path, size=(4, 4), mode="F")
+    assert image[..., 0].tolist() == values.tolist()
+    with pytest.raises(DataError, match=f"mode {mode}"):
+        list(image_folder(tmp_path, size=(4, 4)))
+
+
 @pytest.mark.parametrize("function", [image_folder, rows])
 def test_the_example_runs(function: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -81,3 +101,13 @@ def test_rows_give_pairs_or_inputs() -> None:
     assert several["tokens"].dtype == np.int64
     with pytest.raises(DataError, match=r"column 'sound', got 'image', 'ids', 'label'"):
         list(rows(data, inputs="sound"))
+
+
+def test_rows_are_of_the_dtypes_that_the_model_takes() -> None:
+    data = [{"image": [1, 2], "mask": [True, False]}]
+    [plain] = rows(data, inputs={"x": "image", "keep": "mask"})
+    assert [value.dtype.name for value in plain.values()] == ["int64", "float32"]
+    [chosen] = rows(data, inputs={"x": "image", "keep": "mask"}, dtype={"keep": "bool"})
+    assert [value.dtype.name for value in chosen.values()] == ["int64", "bool"]
+    [[levels]] = rows(data, inputs="image", dtype="int16")
+    assert levels.dtype == np.int16

@@ -48,3 +48,9 @@ def test_chance_is_no_group(tmp_path: Path, seed: int) -> None:
 
 def test_samples_that_are_all_equal_are_no_groups(tmp_path: Path) -> None:
     assert alike_neighbours(store_of(tmp_path, np.ones((COUNT, 8)), None)) is None
+
+
+def test_samples_without_elements_are_no_groups(tmp_path: Path) -> None:
+    empty = (TensorSpec(name="x", key="x", shape=(1, 0), dtype=np.dtype("float32")),)
+    rows = (({"x": np.empty((1, 0), np.float32)}, None) for _ in range(3))
+    assert alike_neighbours(SampleStore.write(tmp_path, rows, empty)) is None

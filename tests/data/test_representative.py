@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 
 from autoselect.data.representative import representative_samples
@@ -90,6 +91,7 @@ IN_MEMORY = {
     "list of arrays": list(X),
     "array": X,
     "array with batch axis": X[:, np.newaxis],
+    "table": pandas.DataFrame(X),
     "dict of arrays": {"wave": X},
     "dict of x": {"x": X},
     "spec": f"{__name__}:as_converter_takes_it",

@@ -369,3 +369,93 @@ def test_a_saved_model_without_a_signature(tmp_path: Path) -> None:
     quietly(lambda: tf().saved_model.save(tf().Module(), str(tmp_path / "saved")))
     with pytest.raises(ModelError, match="no signature"):
         loading.float_model(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+def test_a_model_that_was_never_called_is_refused(name: str) -> None:
+    keras = keras_of(name)
+    with pytest.raises(ModelError, match="SavedModel" if name == "tf-keras" else "export"):
+        from_keras(keras.Sequential([keras.layers.Dense(2)]))
+
+
+def test_an_input_may_have_a_name_that_no_argument_has() -> None:
+    keras = keras_of("Keras 3")
+    left, right = keras.Input((None, 3), name="my input"), keras.Input((None, 4), name="class")
+    model = zoo.randomise(keras.Model([left, right], keras.layers.GRU(2)(left) - keras.layers.GRU(2)(right)))
+    found = from_keras(model, wishes_of(None, {"my input": (1, 3, 3), "class": (1, 3, 4)}))
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=(1, 3, size)).astype(np.float32) for size in (3, 4)]
+    [got] = Runner(found.content)(dict(zip(("my_input", "arg_class"), values, strict=True))).values()
+    assert got == pytest.approx(predicted(model, *values)[0], abs=1e-5)
+
+
+def test_a_layer_with_a_state_is_converted_with_its_batch_fixed() -> None:
+    """Keras's own export leaves the batch free, which such a layer refuses."""
+    keras = keras_of("Keras 3")
+    wave = keras.Input(batch_shape=(1, 5, 4), name="wave")
+    model = zoo.randomise(keras.Model(wave, keras.layers.GRU(3, stateful=True)(wave)))
+    content = from_bytes(from_keras(model).content).content
+    runner, values = Runner(content), np.random.default_rng(0).normal(size=(2, 1, 5, 4)).astype(np.float32)
+    for value in values:
+        model.layers[-1].reset_state()
+        [got] = runner(value).values()
+        assert got == pytest.approx(predicted(model, value)[0], abs=1e-5)
+
+
+def damaged_keras(folder: Path) -> Path:
+    path = saved_as(".keras", "Keras 3", folder)
+    content = bytearray(path.read_bytes())
+    weights = content.index(b"\x89HDF")
+    content[weights + 2000 : weights + 2400] = bytes(400)
+    path.write_bytes(content)
+    return path
+
+
+def custom_keras(folder: Path) -> Path:
+    keras = keras_of("Keras 3")
+
+    class Scaled(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return x * 2.0
+
+    path = folder / "model.keras"
+    quietly(lambda: keras.Sequential([keras.layers.Input((4,)), Scaled()]).save(path))
+    return path
+
+
+def saved_function(folder: Path, spec: Any, call: Callable[[Any], Any]) -> Path:
+    function = tf().function(lambda x: {"y": call(x)}, input_signature=[spec])
+    quietly(lambda: tf().saved_model.save(tf().Module(), str(folder / "saved"), signatures=function))
+    return folder / "saved"
+
+
+def unranked(folder: Path) -> Path:
+    return saved_function(folder, tf().TensorSpec(None, tf().float32, name="x"), lambda x: x * 2.0)
+
+
+def without_builtin(folder: Path) -> Path:
+    return saved_function(folder, tf().TensorSpec((1, 2, 2), tf().float32, name="x"), tf().linalg.inv)
+
+
+def cut_variables(folder: Path) -> Path:
+    path = saved_as("", "Keras 3", folder)
+    [data] = (path / "variables").glob("*.data*")
+    data.write_bytes(data.read_bytes()[:5])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        pytest.param(damaged_keras, "CRC", id="damaged weights"),
+        pytest.param(custom_keras, "class 'Scaled'", id="a class that is not there"),
+        pytest.param(unranked, "axes its input 'x'", id="an unknown number of axes"),
+        pytest.param(without_builtin, r"MatrixInverse\..* tf\.MatrixInverse\(tensor<1x2x2xf32>\)", id="no builtin op"),
+        pytest.param(cut_variables, "the SavedModel", id="variables that are cut off"),
+    ],
+)
+def test_sources_that_cannot_be_loaded_say_what_is_wrong(
+    make: Callable[[Path], Path], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        loading.float_model(make(tmp_path))

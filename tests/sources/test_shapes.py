@@ -21,6 +21,7 @@ from autoselect.sources import loading, sample_sizes, shapes
 from autoselect.sources.tflite_files import FloatModel, free_inputs
 from autoselect.sources.wishes import NO_WISHES, FreeInput, FreeSizes, parse_shapes, sizes_of, wishes_of
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 from autoselect.tflite.tflite_file import TfliteFile
 
@@ -97,6 +98,34 @@ def test_a_file_of_true_shapes_is_taken_as_it_is() -> None:
     content = zoo.cnn().float_model
     assert not loading.needs_worker(content)
     assert loading.float_model(content) == FloatModel(content=content)
+
+
+def with_empty_signatures(model: fb.Model) -> None:
+    """As some writers leave them, beside one that says something."""
+    first, *others = (model.subgraphs[0].tensors[place] for place in model.subgraphs[0].inputs)
+    first.shapeSignature = np.array([-1, *fb.shape_of(first)[1:]], np.int32)
+    for tensor in others:
+        tensor.shapeSignature = np.zeros(0, np.int32)
+
+
+def with_negative_sizes(model: fb.Model) -> None:
+    """Where the schema has them in the signature; LiteRT takes none."""
+    for tensor in model.subgraphs[0].tensors:
+        if not fb.is_constant(model, tensor) and fb.shape_of(tensor)[:1] == (1,):
+            tensor.shape = np.array([-1, *fb.shape_of(tensor)[1:]], np.int32)
+
+
+@pytest.mark.parametrize("spoil", [with_empty_signatures, with_negative_sizes])
+def test_sizes_in_odd_places_are_read(spoil: Callable[[fb.Model], None]) -> None:
+    plain = zoo.two_inputs().float_model
+    model = fb.parse(plain)
+    spoil(model)
+    content = fb.serialise(model)
+    assert loading.needs_worker(content)
+    found = loading.float_model(content)
+    assert found.notes == ()
+    specs = [reader.input_specs(fb.parse(one)) for one in (found.content, plain)]
+    assert specs[0] == specs[1]
 
 
 def test_a_size_that_depends_on_values_stays_free() -> None:

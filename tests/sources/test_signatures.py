@@ -129,6 +129,16 @@ def test_one_that_names_no_outputs_is_left_out() -> None:
     assert not fb.parse(loading.float_model(fb.serialise(model)).content).signatureDefs
 
 
+def test_one_that_names_a_tensor_inside_is_left_out() -> None:
+    """LiteRT runs such a model, but its candidates have no such tensor to give out."""
+    model = fb.parse(zoo.cnn().float_model)
+    [signature], graph = model.signatureDefs, model.subgraphs[0]
+    inner = deepcopy(signature.outputs[0])
+    inner.name, inner.tensorIndex = b"inner", int(graph.operators[0].outputs[0])
+    signature.outputs.append(inner)
+    assert not fb.parse(loading.float_model(fb.serialise(model)).content).signatureDefs
+
+
 def test_a_keras_model_takes_none() -> None:
     import keras
 

@@ -10,7 +10,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ModelError
 from autoselect.sources import tflite_files
-from autoselect.tflite import editing
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -52,9 +52,47 @@ def with_flex(model: fb.Model) -> None:
     code.builtinCode, code.customCode = schema.BuiltinOperator.CUSTOM, b"FlexMatrixInverse"
 
 
+def with_packed_weights(model: fb.Model) -> None:
+    graph = model.subgraphs[0]
+    weights = next(graph.tensors[op.inputs[1]] for op in graph.operators if fb.op_type(model, op) == "CONV_2D")
+    levels = np.zeros(fb.shape_of(weights), np.int8)
+    weights.type, weights.buffer = schema.TensorType.INT4, editing.add_buffer(model, fb.packed_nibbles(levels))
+    weights.quantization = editing.symmetric(np.full(len(levels), 0.1, np.float32))
+
+
+def with_blocks(model: fb.Model) -> None:
+    with_packed_weights(model)
+    [weights] = (t for t in model.subgraphs[0].tensors if t.type == schema.TensorType.INT4)
+    weights.quantization = schema.QuantizationParametersT()
+    weights.quantization.detailsType = schema.QuantizationDetails.BlockwiseQuantization
+    weights.quantization.details = schema.BlockwiseQuantizationT()
+
+
+def without_operands(model: fb.Model) -> None:
+    op = model.subgraphs[0].operators[-1]
+    op.opcodeIndex, op.inputs = editing.add_code(model, "RELU"), []
+    op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.NONE, None
+
+
+def without_values(model: fb.Model) -> None:
+    graph = model.subgraphs[0]
+    graph.tensors[graph.operators[0].inputs[1]].buffer = 0
+
+
+def over_a_constant(model: fb.Model) -> None:
+    graph = model.subgraphs[0]
+    written = graph.tensors[graph.operators[0].outputs[0]]
+    written.buffer = editing.add_buffer(model, np.zeros(fb.shape_of(written), np.float32))
+
+
 REFUSED = {
     "no ops": (without_ops, "The model has no ops, so there is nothing to quantize."),
     "ops of TensorFlow": (with_flex, "ops of TensorFlow itself: FlexMatrixInverse.*without `SELECT_TF_OPS`"),
+    "weights of 4 bits": (with_packed_weights, "quantized already: 1 of its tensors are integers with a scale"),
+    "weights in blocks": (with_blocks, "quantized already: 1 of its tensors are integers with a scale"),
+    "no operands": (without_operands, "damaged: a RELU reads or writes nothing"),
+    "no values": (without_values, "damaged .*reads what nothing writes"),
+    "over a constant": (over_a_constant, "damaged .*writes over a constant"),
 }
 
 
@@ -65,3 +103,11 @@ def test_what_cannot_be_taken_is_refused_with_its_reason(name: str) -> None:
     spoil(model)
     with pytest.raises(ModelError, match=message):
         tflite_files.from_bytes(fb.serialise(model))
+
+
+def test_metadata_need_no_name() -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    model.metadata = [schema.MetadataT()]
+    content = tflite_files.from_bytes(fb.serialise(model)).content
+    [spec] = reader.input_specs(fb.parse(content))
+    assert spec.shape == (1, 8, 8, 3)

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoselect.errors import ModelError
-from autoselect.tflite import editing
+from autoselect.tflite import analysis, editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 from autoselect.tflite.schema_types import names_of_codes
+from autoselect.tflite.tflite_file import TfliteFile
 
 MODELS = [
     pytest.param(lambda: zoo.cnn().float_model, id="float"),
@@ -162,6 +163,19 @@ def test_a_custom_op_has_its_own_name() -> None:
     code = model.operatorCodes[model.subgraphs[0].operators[0].opcodeIndex]
     code.builtinCode, code.customCode = schema.BuiltinOperator.CUSTOM, b"MyOp"
     assert fb.op_type(fb.parse(fb.serialise(model)), model.subgraphs[0].operators[0]) == "MyOp"
+
+
+def test_the_old_field_of_metadata_keeps_its_buffers() -> None:
+    """MediaPipe's older models have it."""
+    model = fb.parse(zoo.cnn().float_model)
+    model.buffers.insert(1, schema.BufferT())
+    for holder in [*(t for g in model.subgraphs for t in g.tensors), *(model.metadata or [])]:
+        holder.buffer += holder.buffer > 0
+    model.metadataBuffer = np.array([editing.add_buffer(model, np.arange(5, dtype=np.uint8)), 9999], np.int32)
+    editing.drop_unused_buffers(model)
+    [place] = model.metadataBuffer
+    assert model.buffers[place].data.tolist() == [0, 1, 2, 3, 4]
+    assert analysis.analyse(TfliteFile(fb.serialise(model)))["sizes"]["unused_bytes"] == 0
 
 
 def test_dropping_what_is_unused_changes_nothing_else() -> None:

@@ -73,6 +73,17 @@ def test_levels_are_fed_as_they_are() -> None:
     assert np.array_equal(from_levels, from_values)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_a_scalar_input_stays_a_scalar(dtype: str) -> None:
+    tf = zoo.tf()
+    specs = [tf.TensorSpec((1, 4), tf.float32, name="x"), tf.TensorSpec((), dtype, name="factor")]
+    function = tf.function(lambda x, factor: x * tf.cast(factor, tf.float32), input_signature=specs)
+    content = zoo.Source(function.get_concrete_function(), function).float_model
+    values = np.arange(4, dtype=np.float32)[np.newaxis]
+    [found] = Runner(content)({"x": values, "factor": np.array(3, dtype)}).values()
+    assert found.tolist() == [[0.0, 3.0, 6.0, 9.0]]
+
+
 def three_inputs() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(3)
     return {key: rng.normal(size=(1, n)).astype(np.float32) for key, n in (("x0", 6), ("x1", 4), ("x2", 1))}

@@ -49,6 +49,12 @@ def lost_signature(model: Any) -> None:
     model.signatureDefs[0].inputs[0].tensorIndex = 9999
 
 
+def lost_metadata(model: Any) -> None:
+    entry = schema.MetadataT()
+    entry.name, entry.buffer = b"notes", 9999
+    model.metadata = [entry]
+
+
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
@@ -58,6 +64,7 @@ def lost_signature(model: Any) -> None:
         pytest.param(negative_shape, r"of the shape \[-7\]", id="a negative size"),
         pytest.param(short_constant, r"\d+ bytes for a constant", id="a constant that is cut off"),
         pytest.param(lost_signature, "list index out of range", id="a signature of a tensor that is not there"),
+        pytest.param(lost_metadata, "list index out of range", id="metadata in a buffer that is not there"),
     ],
 )
 def test_what_leads_nowhere_is_refused(harm: Callable[[Any], None], words: str) -> None:

@@ -197,9 +197,11 @@ def _sqnr_db(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> float
         if one.shape != other.shape:
             return -math.inf
         exact = one.astype(np.float64)
+        # What is endless in both, or no number in both, says nothing of the rest.
+        counts = np.isfinite(exact) | ~((exact == other) | (np.isnan(exact) & np.isnan(other)))
         with np.errstate(all="ignore"):
-            signal += float(np.square(exact).sum())
-            noise += float(np.square(exact - other).sum())
+            signal += float(np.square(exact[counts]).sum())
+            noise += float(np.square(exact - other)[counts].sum())
     if not (math.isfinite(signal) and math.isfinite(noise)):
         return -math.inf
     if noise == 0.0:
