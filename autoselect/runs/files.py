@@ -40,12 +40,23 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise error from exc
 
 
+def refuse_folder(path: Path) -> None:
+    """Refuse a folder where a file is to be written.
+
+    Raises:
+        UsageError: If it is one.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Name a file in it with --output (output=...).")
+
+
 def refuse_existing(path: Path) -> None:
     """Refuse to write over a file unasked.
 
     Raises:
-        UsageError: If it exists.
+        UsageError: If it exists, or is a folder.
     """
+    refuse_folder(path)
     if path.exists():
         raise UsageError(f"{path} exists already. Choose another --output (output=...), or pass --force (force=True).")
 
