@@ -178,7 +178,7 @@ def pick(
     for file in (path, card, *(compiled_path(path, chip.name) for chip in chips.values())):
         if not force:
             refuse_existing(file)
-    from autoselect.report.card import card_of
+    from autoselect.report.card import card_of, reservation
 
     write_bytes(path, member_content(run, name))
     made, missing = _compiled_beside(path, chips)
@@ -191,7 +191,7 @@ def pick(
         sha256=str(row["sha256"]),
         row={str(key): value for key, value in row.items()},
         compiled=made,
-        warnings=[*warnings, *missing],
+        warnings=[*filter(None, [reservation(run)]), *warnings, *missing],
     )
 
 

@@ -205,3 +205,23 @@ def test_a_member_that_is_not_whole_is_not_shipped(
     with pytest.raises(RunFolderError, match=words):
         autoselect.pick(member.parents[1], output=tmp_path / "model.tflite", targets=[])
     assert not (tmp_path / "model.tflite").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("complete", None),
+        ("nothing_feasible", "No model of the run meets all of its limits"),
+        ("interrupted", "The search was stopped early"),
+    ],
+)
+def test_a_member_of_a_run_that_did_not_end_well_says_so(
+    run_folder: Callable[..., Path], tmp_path: Path, status: str, words: str | None
+) -> None:
+    summary = run_folder(target="tflm", compiler=None) / "summary.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "status": status}))
+    picked = autoselect.pick(summary.parent, output=tmp_path / "model.tflite")
+    limits = Path(picked.card).read_text().partition("## Limits of use")[2]
+    assert len(picked.warnings) == (words is not None)
+    assert all(f"\n- {warning}\n- The scores hold" in limits for warning in picked.warnings)
+    assert words is None or words in picked.warnings[0]
