@@ -214,6 +214,6 @@ def test_fewer_rounds_are_refused(run: Path) -> None:
 
 
 def test_flags_that_no_shell_takes_are_told_before_a_device_is_looked_for(adb: FakeAdb, run: Path) -> None:
-    with pytest.raises(UsageError, match='flags: expected what a shell takes, got "--a=\'b": No closing quotation'):
+    with pytest.raises(UsageError, match=r"flags: .*No closing"):
         autoselect.benchmark(run, flags="--a='b")
     assert list(adb.asked()) == []

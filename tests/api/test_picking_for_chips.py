@@ -180,12 +180,12 @@ def test_a_folder_is_no_file_to_write(
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path)
     for force in (False, True):
-        with pytest.raises(UsageError, match="is a folder"):
+        with pytest.raises(UsageError, match="folder"):
             autoselect.pick(folder, output=name, targets=[], force=force)
 
 
 def test_the_card_is_not_written_over_the_model(run_folder: Callable[..., Path], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"model\.md is what the model card would be called"):
+    with pytest.raises(UsageError, match=r"model\.md .* model card"):
         autoselect.pick(run_folder(), output=tmp_path / "model.md", targets=[])
     assert not (tmp_path / "model.md").exists()
 
@@ -223,5 +223,5 @@ def test_a_member_of_a_run_that_did_not_end_well_says_so(
     picked = autoselect.pick(summary.parent, output=tmp_path / "model.tflite")
     limits = Path(picked.card).read_text().partition("## Limits of use")[2]
     assert len(picked.warnings) == (words is not None)
-    assert all(f"\n- {warning}\n- The scores hold" in limits for warning in picked.warnings)
+    assert all(f"\n- {warning}\n- The scores" in limits for warning in picked.warnings)
     assert words is None or words in picked.warnings[0]

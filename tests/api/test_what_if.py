@@ -296,7 +296,7 @@ def test_a_target_is_the_same_by_any_path(run: autoselect.Run, namesake: Path, m
 
 
 def test_two_targets_of_one_name_are_not_mixed_up(run: autoselect.Run, namesake: Path) -> None:
-    with pytest.raises(UsageError, match="Two of the targets are called 'integer-only'"):
+    with pytest.raises(UsageError, match="called 'integer-only'"):
         run.limits(["integer-only", str(namesake)])
 
 
@@ -304,7 +304,7 @@ def test_a_target_that_takes_no_member_says_why(run: autoselect.Run, tmp_path: P
     path = tmp_path / "picky.toml"
     rule = 'ops = "all"\nprecisions = ["int8", "int16", "float", "hybrid"]\nby = "compiler"\nwhy = "It is picky"\n'
     path.write_text(f'extends = "litert-cpu"\nname = "picky"\n[[reject]]\n{rule}')
-    with pytest.raises(UsageError, match=r"'picky' takes no member of the front\. .*It is picky\.$"):
+    with pytest.raises(UsageError, match=r"'picky' .*is picky\.$"):
         run.limits(["litert-cpu", str(path)])
 
 
