@@ -38,7 +38,8 @@ def kind_of(source: Path | bytes) -> Kind | None:
     try:
         found = _kind_in(source)
     except OSError as exc:
-        raise ModelError(f"The model file {source} cannot be read: {exc.strerror}.") from exc
+        called = "in memory" if isinstance(source, bytes) else str(source)
+        raise ModelError(f"The model file {called} cannot be read: {exc.strerror}.") from exc
     if found is None and isinstance(source, Path) and source.suffix in _PROMISES:
         _refuse_others(source)
     return found
