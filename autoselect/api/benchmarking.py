@@ -70,9 +70,10 @@ def benchmark(
         raise UsageError(f"rounds: expected {FEWEST_ROUNDS} or more, got {rounds}. Fewer give no 95 % interval.")
     if output is not None and not force:
         refuse_existing(Path(output))
+    given = _flags(flags) if isinstance(flags, str) else flags
     models = _models(load_run(directory), reference, also, whole=whole)
     device = find_device(serial or os.environ.get("ANDROID_SERIAL"))
-    with device.bench(tool, threads=threads, flags=shlex.split(flags) if isinstance(flags, str) else flags) as bench:
+    with device.bench(tool, threads=threads, flags=given) as bench:
         timings = _Timings(models)
         timings.measure(bench, rounds, logged(listener))
         found = Benchmark(
@@ -85,6 +86,13 @@ def benchmark(
     if output is not None:
         write_json(Path(output), found.as_dict())
     return found
+
+
+def _flags(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as exc:
+        raise UsageError(f"flags: expected what a shell takes, got {text!r}: {exc}.") from exc
 
 
 def _models(

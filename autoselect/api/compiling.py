@@ -288,6 +288,12 @@ def _paths(model: str | Path | bytes, chips: Sequence[Target], output: str | Pat
     if output is not None and Path(output).is_file():
         raise UsageError(f"{output} is a file, and there are {len(chips)} to write. Choose a folder as --output.")
     named = beside if output is None else Path(output) / beside.name
+    last = {chip.name: chip for chip in chips}
+    if alike := [chip.name for chip in chips if last[chip.name] != chip]:
+        raise UsageError(
+            f"Two of the targets are called {alike[0]!r}, and their files would be, too. Give one of the profiles "
+            "another name, or compile for one after the other."
+        )
     return [compiled_path(named, chip.name) for chip in chips]
 
 

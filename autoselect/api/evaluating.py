@@ -74,6 +74,7 @@ def evaluate(
         >>> found.metric, found.samples, found.low < found.score < found.high
         ('accuracy', 1000, True)
     """
+    profile = None if target is None else read_target(target)  # What is wrong with it is told before the work.
     (found,) = score_models(
         [model],
         evaluation=evaluation,
@@ -83,9 +84,8 @@ def evaluate(
         ignore_label=ignore_label,
         reference=reference,
     )
-    if target is None:
+    if profile is None:
         return found
-    profile = read_target(target)
     placed = on_target_of(file_content(model), profile, _name(model))
     return replace(found, **_without_off_chip(placed.fragmentation), target=placed.table)
 

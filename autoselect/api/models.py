@@ -31,8 +31,8 @@ from autoselect.isolation.pool import open_pool
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
-from autoselect.runs.files import refuse_existing, write_bytes, write_json, write_text
-from autoselect.runs.run import Run, load_run
+from autoselect.runs.files import refuse_existing, refuse_folder, write_bytes, write_json, write_text
+from autoselect.runs.run import Run, load_run, member_content
 from autoselect.scoring.target_file import read_target
 from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import Feedback, Shapes, Wishes, wishes_of
@@ -155,8 +155,10 @@ def pick(
         The files, and the member's row of ``front.csv``.
 
     Raises:
-        RunFolderError: If the folder holds no run, or its front no such member.
-        UsageError: If one of the files exists already, or a target in ``targets`` has no compiler.
+        RunFolderError: If the folder holds no run, its front no such member, or the member's file is missing or
+            damaged.
+        UsageError: If one of the files exists already, ``output`` is a folder or the name of the card, or a target in
+            ``targets`` has no compiler.
 
     Examples:
         From the run of :func:`search`:
@@ -168,14 +170,17 @@ def pick(
     run = load_run(directory)
     source = run.model_path(name)
     path = Path(output) if output is not None else Path(f"{_model_name(run.manifest)}_{name}.tflite")
+    refuse_folder(path)
     card = path.with_suffix(".md")
+    if card == path:
+        raise UsageError(f"{path} is what the model card would be called. Name a .tflite with --output (output=...).")
     chips, warnings = _chips_of(run) if targets is None else (_chips_named(list(targets)), [])
     for file in (path, card, *(compiled_path(path, chip.name) for chip in chips.values())):
         if not force:
             refuse_existing(file)
-    from autoselect.report.card import card_of
+    from autoselect.report.card import card_of, reservation
 
-    write_bytes(path, source.read_bytes())
+    write_bytes(path, member_content(run, name))
     made, missing = _compiled_beside(path, chips)
     write_text(card, card_of(run, source.stem, title=path.name, compiled=[one.as_dict() for one in made]))
     row = run.front[run.front["id"] == source.stem].iloc[0].to_dict()
@@ -186,7 +191,7 @@ def pick(
         sha256=str(row["sha256"]),
         row={str(key): value for key, value in row.items()},
         compiled=made,
-        warnings=[*warnings, *missing],
+        warnings=[*filter(None, [reservation(run)]), *warnings, *missing],
     )
 
 

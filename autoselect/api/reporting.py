@@ -79,10 +79,15 @@ def write_report(directory: str | Path, *, output: str | Path | None = None) -> 
 def recovered(directory: str | Path) -> Run:
     """Read a run; of one that was killed first write what Ctrl-C would have written.
 
+    Tables that tell of more trials than the journal are never written over.
+
     Raises:
         RunFolderError: As :func:`write_report`.
     """
     from autoselect.study.finishing.recovery import recover
+    from autoselect.study.recording.optuna_study import is_behind
 
-    recover(RunFolder(Path(directory)))
+    folder = RunFolder(Path(directory))
+    if not is_behind(folder):
+        recover(folder)
     return load_run(directory)

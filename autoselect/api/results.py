@@ -192,7 +192,8 @@ class Picked(Result):
         sha256: Of the file, hex.
         row: All of its row of ``front.csv``.
         compiled: The files beside it that are compiled for chips.
-        warnings: Why one of these is missing, and the command that writes it.
+        warnings: What is to know of a run that met no limits or was stopped; why one of these is missing, and the
+            command that writes it.
     """
 
     path: str

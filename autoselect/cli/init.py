@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,14 +43,18 @@ def init(
     with results_only_on_stdout():
         seen = {**look(model, **in_python(SearchSettings, settings)), "model": model}
     seen |= {"signature": settings["signature"], "shape": settings["shapes"]}
-    seen |= {"converter_python": settings["converter_python"]}
+    seen |= {"converter-python": settings["converter_python"]}
     write_text(Path(output), config_text(seen, keys_of(search), output))
-    print(f"{output} is written. Set calibration and evaluation in it, then: autoselect search --config {output}")
+    print(f"{output} is written. Set calibration and evaluation in it, then: {_command(output)}")
+
+
+def _command(path: str) -> str:
+    return shlex.join(["autoselect", "search", "--config", path])
 
 
 def config_text(seen: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> str:
     """The file: what was seen, then every key with its help and its default, by the panels of the help."""
-    lines = [f"# autoselect search --config {path}", "# The command line wins over this file.", "#"]
+    lines = [f"# {_command(path)}", "# The command line wins over this file.", "#"]
     lines += [f"# {line}" for line in _seen(seen)]
     panels: dict[str, list[str]] = {}
     for name, key in keys.items():
@@ -83,7 +88,7 @@ def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
         "evaluation": "labelled.npz",
         "metric": seen["metric"],
         "output-name": seen["outputs"][0]["name"],
-        **{name: seen[name] for name in ("signature", "shape", "converter_python") if seen.get(name)},
+        **{name: seen[name] for name in ("signature", "shape", "converter-python") if seen.get(name)},
     }
     lines = textwrap.wrap(f"# {name}: {key.help}", 110, subsequent_indent="#   ")
     if name == "metric":

@@ -24,7 +24,7 @@ from autoselect.compilers.compiler import Partition
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Compiled, Target, Vela, unreadable
 from autoselect.domain.verdicts import judge
-from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
+from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied, first_line
 from autoselect.isolation.tether import run_tethered
 from autoselect.tflite.tflite_file import TfliteFile
 
@@ -63,7 +63,7 @@ class VelaCompiler:
         """See :meth:`.compiler.ChipCompiler.partition`. Vela gives no reasons."""
         source = TfliteFile(content).graph
         written, _ = self._written(content, timeout_seconds)
-        return _partition(source, TfliteFile(written).graph)
+        return _partition(source, _read(written))
 
     def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
         """See :meth:`.compiler.ChipCompiler.compile`."""
@@ -72,7 +72,10 @@ class VelaCompiler:
     def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
         """See :meth:`.compiler.ChipCompiler.compiled`."""
         written, summary = self._written(content, timeout_seconds)
-        found = _compiled(TfliteFile(written).graph, self._target, summary)
+        try:
+            found = _compiled(_read(written), self._target, summary)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise JobFailed(f"Vela's summary has no figure that was expected of it: {first_line(exc)}.") from exc
         return replace(found, stored_bytes=len(written)), written
 
     def _refuse_unreadable(self, content: bytes) -> None:
@@ -94,8 +97,20 @@ class VelaCompiler:
             found, summaries = folder / "model_vela.tflite", list(folder.glob("model_summary_*.csv"))
             if not found.is_file() or len(summaries) != 1:
                 raise JobFailed(f"Vela ended well for {self._target.name}, but wrote no model or no summary.")
-            with summaries[0].open(encoding="utf-8", newline="") as file:
-                return found.read_bytes(), next(csv.DictReader(file))
+            with summaries[0].open(encoding="utf-8", errors="replace", newline="") as file:
+                return found.read_bytes(), next(csv.DictReader(file), {})
+
+
+def _read(written: bytes) -> Graph:
+    """The graph of what Vela wrote.
+
+    Raises:
+        JobFailed: If it is no model, which says nothing of the one that it was made of.
+    """
+    try:
+        return TfliteFile(written).graph
+    except ModelError as exc:
+        raise JobFailed(f"Vela wrote a file that is no model: {exc}") from exc
 
 
 def _options(compiler: Vela, folder: Path) -> list[str]:

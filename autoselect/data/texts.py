@@ -20,7 +20,7 @@ MOST_BYTES = 16 << 20
 
 
 def read_text(path: Path) -> str:
-    """Read a whole text file.
+    """Read a whole text file; the mark that some editors put before UTF-8 is no part of it.
 
     Raises:
         UsageError: If it is larger than any recipe or settings file.
@@ -30,7 +30,7 @@ def read_text(path: Path) -> str:
         raise UsageError(
             f"{path} has {size} bytes, and files of this kind at most {MOST_BYTES}. Check that it is the right one."
         )
-    return path.read_text(encoding="utf-8")
+    return path.read_text(encoding="utf-8-sig")
 
 
 def toml_of(path: Path, *, called: str) -> dict[str, Any]:

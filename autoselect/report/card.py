@@ -25,6 +25,17 @@ _NODES = {
 }
 
 
+_RESERVATIONS = {
+    "nothing_feasible": "No model of the run meets all of its limits; those of its front come closest.",
+    "interrupted": "The search was stopped early, before its held-out check.",
+}
+
+
+def reservation(run: Run) -> str:
+    """What is to know of every model of a run that did not end as it was asked for; empty for others."""
+    return _RESERVATIONS.get(run.status, "")
+
+
 def card_of(run: Run, member: str, *, title: str, compiled: Sequence[Mapping[str, Any]] = ()) -> str:
     """The card as Markdown.
 
@@ -66,6 +77,7 @@ def card_of(run: Run, member: str, *, title: str, compiled: Sequence[Mapping[str
         target=_clean(str(run.summary.get("target") or "integer-only")),
         created=str(run.manifest.get("created") or "").partition("T")[0],
         heldout=chosen.heldout is not None,
+        reservation=reservation(run),
     )
 
 

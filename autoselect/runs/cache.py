@@ -16,7 +16,7 @@ import platformdirs
 from filelock import FileLock
 
 from autoselect.errors import StorageError
-from autoselect.runs.files import storage_errors
+from autoselect.runs.files import copy_folder, storage_errors
 
 _DONE = "complete"
 MAX_ENTRIES = 40
@@ -50,30 +50,38 @@ def digest_of(source: Path | bytes) -> object:
 
 
 def fetch(kept: Path, target: Path) -> bool:
-    """Copy a complete entry of the cache into ``target``; False where there is none, or a disk has changed its bytes.
+    """Copy a complete entry of the cache into ``target``.
+
+    Returns:
+        False where there is none, this user may not read it, or a disk has changed its bytes.
 
     Raises:
         StorageError: If the target cannot be written.
     """
     done = kept / _DONE
-    if not done.exists():
+    if not _may_read(done):
         return False
     with _alone(kept.parent):
         with contextlib.suppress(OSError):  # A cache may be read-only.
             os.utime(kept)
         try:
             with storage_errors(target):
-                shutil.copytree(kept, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(_DONE))
+                copy_folder(kept, target, leave_out=_DONE)
         except StorageError:
-            if done.exists():
+            if _may_read(done) and all(map(_may_read, kept.rglob("*"))):
                 raise
-            shutil.rmtree(target, ignore_errors=True)  # The entry was removed by then: there is none.
+            shutil.rmtree(target, ignore_errors=True)  # The entry was removed by then, or is somebody else's.
             return False
         if _digests(target) != _said(done):
             for folder in (target, kept):
                 shutil.rmtree(folder, ignore_errors=True)
             return False
     return True
+
+
+def _may_read(path: Path) -> bool:
+    """Whether a file or folder is there for this user."""
+    return os.access(path, os.R_OK)
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -109,7 +117,8 @@ def keep(folder: Path, kept: Path) -> None:
     except OSError:
         return
     try:
-        shutil.copytree(folder, beside, dirs_exist_ok=True)
+        copy_folder(folder, beside)
+        shutil.copymode(folder, beside)  # What mkdtemp makes is for nobody else, and others may share the cache.
         (beside / _DONE).write_text(json.dumps(_digests(beside)), encoding="utf-8")
         with _alone(kept.parent) as is_alone:
             if is_alone and not (kept / _DONE).exists():

@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -40,12 +41,23 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise error from exc
 
 
+def refuse_folder(path: Path) -> None:
+    """Refuse a folder where a file is to be written.
+
+    Raises:
+        UsageError: If it is one.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Name a file in it with --output (output=...).")
+
+
 def refuse_existing(path: Path) -> None:
     """Refuse to write over a file unasked.
 
     Raises:
-        UsageError: If it exists.
+        UsageError: If it exists, or is a folder.
     """
+    refuse_folder(path)
     if path.exists():
         raise UsageError(f"{path} exists already. Choose another --output (output=...), or pass --force (force=True).")
 
@@ -68,6 +80,29 @@ def write_bytes(path: Path, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
+
+
+def copy_folder(source: Path, target: Path, *, leave_out: str = "") -> None:
+    """Copy the files of a folder, not their permissions: who may only read it may change the copy.
+
+    Args:
+        source: The folder.
+        target: Of the copy; what is there stays, or is replaced.
+        leave_out: Name of files that are not copied.
+
+    Raises:
+        OSError: If something cannot be read or written.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for folder, _, names in os.walk(source, onerror=refuse):
+        copy = target / Path(folder).relative_to(source)
+        copy.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            if name != leave_out:
+                shutil.copyfile(Path(folder) / name, copy / name)
 
 
 def write_text(path: Path, text: str) -> None:

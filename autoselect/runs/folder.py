@@ -185,7 +185,7 @@ def read_json(path: Path, *, missing: str) -> dict[str, Any]:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise RunFolderError(missing) from None
     except (OSError, ValueError, RecursionError) as exc:
         raise RunFolderError(f"{path} is damaged: {exc}.") from exc

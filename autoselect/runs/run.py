@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,24 @@ class Run:
                 f"ids: {', '.join(self.front['id']) or 'none'}."
             )
         return self.directory / str(rows.iloc[0]["file"])
+
+
+def member_content(run: Run, pick_or_id: str) -> bytes:
+    """The bytes of a front member, by pick name or id.
+
+    Raises:
+        RunFolderError: If the front has no such member, or its file is missing or is not what the run wrote.
+    """
+    path = run.model_path(pick_or_id)
+    whole = f"Copy the run folder once more, or build {path.stem} again from its recipe with autoselect build."
+    try:
+        content = path.read_bytes()
+    except OSError as exc:
+        raise RunFolderError(f"The front names {path}, which cannot be read: {exc.strerror}. {whole}") from exc
+    (known,) = run.front.loc[run.front["id"] == path.stem, "sha256"]
+    if known != hashlib.sha256(content).hexdigest():
+        raise RunFolderError(f"{path} is not what the run wrote: its SHA-256 is another one. {whole}")
+    return content
 
 
 _LAYER_TEXTS = frozenset({"op_name", "tensor_name"})

@@ -211,3 +211,9 @@ def test_one_of_several_devices_is_chosen(adb: FakeAdb, run: Path, monkeypatch: 
 def test_fewer_rounds_are_refused(run: Path) -> None:
     with pytest.raises(UsageError, match="6 or more, got 5"):
         autoselect.benchmark(run, rounds=5)
+
+
+def test_flags_that_no_shell_takes_are_told_before_a_device_is_looked_for(adb: FakeAdb, run: Path) -> None:
+    with pytest.raises(UsageError, match=r"flags: .*No closing"):
+        autoselect.benchmark(run, flags="--a='b")
+    assert list(adb.asked()) == []

@@ -125,6 +125,14 @@ def test_what_is_inside_a_piece_and_read_by_nobody_else_is_no_output(model: Path
     assert chip["pieces"][0]["output_bytes"] == expected > 0
 
 
+def test_two_targets_of_one_name_are_not_written_over_each_other(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    mine = model.with_name("mine.toml")
+    mine.write_text(f'extends = "{CHIP}"\n[crossing]\nfixed = 5.0\nper_byte = 1.0\n', encoding="utf-8")
+    with pytest.raises(UsageError, match=f"called '{CHIP}'"):
+        autoselect.compile_model(model, target=[CHIP, str(mine)])
+    assert [path.name for path in model.parent.glob("*.tflite")] == ["pump.tflite"]
+
+
 def test_a_file_stays_unless_force(model: Path, fakes: dict[str, FakeCompiler]) -> None:
     taken = compiled_path(model, CHIP)
     taken.write_bytes(b"mine")
@@ -297,6 +305,11 @@ def test_evaluate_tells_what_the_model_is_on_a_target(model: Path, fakes: dict[s
     for words in (r"accuracy +0\.\d+ ", r"partitions +3$", r"ops left on the CPU +3$", r"penalty +5 microseconds$"):
         assert re.search(f"^{words}", done.stdout, re.MULTILINE)
     assert "integer segments" not in done.stdout
+
+
+def test_evaluate_tells_of_a_wrong_target_before_the_work(model: Path) -> None:
+    with pytest.raises(UsageError, match="'nowhere'"):
+        autoselect.evaluate(model, evaluation="no.such:samples", target="nowhere")
 
 
 def test_evaluate_takes_a_target_without_compiler(model: Path) -> None:

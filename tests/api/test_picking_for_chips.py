@@ -17,7 +17,7 @@ import autoselect
 from autoselect.cli.main import app
 from autoselect.compilers.libraries import QNN_VARIABLE
 from autoselect.embedded import model_bytes
-from autoselect.errors import UsageError
+from autoselect.errors import RunFolderError, UsageError
 
 CHIP, OTHER = "qualcomm-sm8750", "qualcomm-sm8735"
 SHA = hashlib.sha256(model_bytes()).hexdigest()
@@ -170,3 +170,58 @@ def test_what_cannot_be_wished_is_told_before_anything(run_folder: Callable[...,
     done = CliRunner().invoke(app, ["pick", str(folder), "--for", CHIP, "--no-compiled"], prog_name="autoselect")
     assert done.exit_code == 2
     assert not output.exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "out"])
+def test_a_folder_is_no_file_to_write(
+    run_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = run_folder()
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for force in (False, True):
+        with pytest.raises(UsageError, match="folder"):
+            autoselect.pick(folder, output=name, targets=[], force=force)
+
+
+def test_the_card_is_not_written_over_the_model(run_folder: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"model\.md .* model card"):
+        autoselect.pick(run_folder(), output=tmp_path / "model.md", targets=[])
+    assert not (tmp_path / "model.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot be read: No such file"), (model_bytes()[:5000], "not what the run wrote: its SHA-256")],
+    ids=["missing", "cut off"],
+)
+def test_a_member_that_is_not_whole_is_not_shipped(
+    run_folder: Callable[..., Path], tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    member = run_folder() / "front" / f"{SHA[:10]}.tflite"
+    member.unlink()
+    if content is not None:
+        member.write_bytes(content)
+    with pytest.raises(RunFolderError, match=words):
+        autoselect.pick(member.parents[1], output=tmp_path / "model.tflite", targets=[])
+    assert not (tmp_path / "model.tflite").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("complete", None),
+        ("nothing_feasible", "No model of the run meets all of its limits"),
+        ("interrupted", "The search was stopped early"),
+    ],
+)
+def test_a_member_of_a_run_that_did_not_end_well_says_so(
+    run_folder: Callable[..., Path], tmp_path: Path, status: str, words: str | None
+) -> None:
+    summary = run_folder(target="tflm", compiler=None) / "summary.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "status": status}))
+    picked = autoselect.pick(summary.parent, output=tmp_path / "model.tflite")
+    limits = Path(picked.card).read_text().partition("## Limits of use")[2]
+    assert len(picked.warnings) == (words is not None)
+    assert all(f"\n- {warning}\n- The scores" in limits for warning in picked.warnings)
+    assert words is None or words in picked.warnings[0]

@@ -176,7 +176,7 @@ def test_another_target_has_its_own_penalty_and_refusal(run: autoselect.Run) -> 
     for target in ("ethos-u55-128", "litert-cpu"):
         found = run.what_if("int8", in_float=["SOFTMAX"], target=target)
         told = autoselect.inspect(found.build(), target=target)
-        assert found.penalty == pytest.approx(told.fragmentation["penalty"])
+        assert found.penalty == pytest.approx((told.target["forecast"] or told.target)["penalty"])
         assert found.segments == told.fragmentation["segments"]
 
 
@@ -270,6 +270,42 @@ def test_one_model_for_three_targets(run: autoselect.Run) -> None:
     assert one["worst_ratio"] >= 1.0
     assert one["id"] in set(run.trials["id"])
     assert found["worst_ratio"].iloc[:-1].isna().all()
+
+
+@pytest.fixture
+def namesake(tmp_path: Path, run: autoselect.Run) -> Path:
+    """A profile that extends the one of the run, whose name it therefore has, and takes 8-bit inputs and outputs."""
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "integer-only"\nper_channel = true\n[crossing]\nfixed = 77000.0\nper_byte = 0.0\n')
+    assert run.summary["target"] == "integer-only"
+    return path
+
+
+def test_an_answer_is_of_the_target_that_was_asked_for(run: autoselect.Run, namesake: Path) -> None:
+    own, other = run.what_if("float"), run.what_if("float", target=str(namesake))
+    assert own.target == other.target
+    questions = other._maker
+    assert Path(questions.place_of(other).spec) == namesake
+    assert questions.place_of(own).spec == "integer-only"
+
+
+def test_a_target_is_the_same_by_any_path(run: autoselect.Run, namesake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(namesake.parent)
+    found = run.limits([namesake.name, str(namesake)], allowed=[0.01])
+    assert len(found) == 1
+
+
+def test_two_targets_of_one_name_are_not_mixed_up(run: autoselect.Run, namesake: Path) -> None:
+    with pytest.raises(UsageError, match="called 'integer-only'"):
+        run.limits(["integer-only", str(namesake)])
+
+
+def test_a_target_that_takes_no_member_says_why(run: autoselect.Run, tmp_path: Path) -> None:
+    path = tmp_path / "picky.toml"
+    rule = 'ops = "all"\nprecisions = ["int8", "int16", "float", "hybrid"]\nby = "compiler"\nwhy = "It is picky"\n'
+    path.write_text(f'extends = "litert-cpu"\nname = "picky"\n[[reject]]\n{rule}')
+    with pytest.raises(UsageError, match=r"'picky' .*is picky\.$"):
+        run.limits(["litert-cpu", str(path)])
 
 
 def test_what_parts_units_is_called_approximate(run: autoselect.Run) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -431,3 +432,14 @@ def test_a_module_that_cannot_be_exported_is_told(monkeypatch: pytest.MonkeyPatc
     module = a_module(monkeypatch, exported=RuntimeError("Not guarded."))
     with pytest.raises(ModelError, match=r"^torch\.export .*: Not guarded"):
         load_source(module, wishes_of(None, {"x": (1, 3)}, None))
+
+
+def test_a_file_that_this_user_may_not_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret.tflite").write_bytes(b"model")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ModelError, match=r"secret\.tflite .*Permission denied\.$"):
+        kind_of(tmp_path / "secret.tflite")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -165,6 +166,17 @@ def test_init_writes_over_nothing_unless_told(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "mine"
     assert invoke("init", str(model_path()), "-o", str(path), "--force").exit_code == 0
     assert path.read_text(encoding="utf-8") != "mine"
+
+
+def test_the_python_of_the_converter_reaches_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "my run.toml"
+    done = invoke("init", str(model_path()), "-o", str(path), "--converter-python", sys.executable)
+    assert done.exit_code == 0, done.output
+    text = path.read_text(encoding="utf-8")
+    assert f'\nconverter-python = "{sys.executable}"\n' in text
+    command = shlex.join(["autoselect", "search", "--config", str(path)])
+    assert text.startswith(f"# {command}\n")
+    assert command in " ".join(done.output.split())
 
 
 # ------------------------------------------------------------------------------------ shell completion

@@ -70,9 +70,7 @@ def test_where_ops_run_on_a_target(folder: Path) -> None:
 def test_a_refused_model_has_a_forecast(folder: Path) -> None:
     """Vela would compile it, but what it makes of it is not what the target stands for."""
     done = invoke(folder / "mixed.tflite", "--target", "ethos-u55-128")
-    assert re.search(
-        r"^penalty .*, forecast\. Not compiled: the target refuses the model\.$", done.stdout, re.MULTILINE
-    )
+    assert re.search(r"^penalty .*, forecast\. Not compiled: .*refuses.*$", done.stdout, re.MULTILINE)
 
 
 def test_vela_tells_the_penalty_of_an_ethos_u(folder: Path) -> None:

@@ -54,6 +54,31 @@ def test_a_compiler_that_fails_costs_one_trial(program: str, error: type[TrialEr
     assert caught.type is error
 
 
+WRITES = """
+import pathlib, sys
+folder = pathlib.Path(sys.argv[sys.argv.index("--output-dir") + 1])
+(folder / "model_vela.tflite").write_bytes(MODEL)
+(folder / "model_summary_x.csv").write_bytes(SUMMARY)
+"""
+RUBBISH = {
+    "a file that is no model": ("b'rubbish'", "b''", "wrote a file that is no model"),
+    "no summary": ("CONTENT", "b''", "summary has no figure"),
+    "a summary of other columns": ("CONTENT", "b'a,b\\n1,2\\n'", "summary has no figure .*cycles_total"),
+    "words for numbers": ("CONTENT", "b'cycles_total\\nmany\\xff\\n'", "summary has no figure .*many"),
+}
+
+
+@pytest.mark.parametrize(("model", "summary", "words"), RUBBISH.values(), ids=RUBBISH)
+def test_a_compiler_that_writes_rubbish_costs_one_trial(model: str, summary: str, words: str) -> None:
+    content = candidate().content
+    written = WRITES.replace("MODEL", model).replace("SUMMARY", summary)
+    if model == "CONTENT":
+        written = written.replace(model, "pathlib.Path(sys.argv[1]).read_bytes()")
+    compiler = VelaCompiler(U55, program=(sys.executable, "-c", written))
+    with pytest.raises(JobFailed, match=words):
+        compiler.compile(content, timeout_seconds=20.0)
+
+
 def test_without_vela_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UsageError, match=r"pip install 'autoselect\[ethos-u\]'"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from autoselect.data.texts import first_wrong
+from autoselect.data.texts import first_wrong, toml_of
 
 
 class Settings(BaseModel):
@@ -38,3 +39,9 @@ def test_the_first_wrong_value_is_told(values: dict[str, Any], words: str) -> No
     with pytest.raises(ValidationError) as caught:
         Settings.model_validate(values)
     assert first_wrong(caught.value) == words
+
+
+def test_the_mark_of_an_editor_before_a_text_is_no_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(b'\xef\xbb\xbfmodel = "\xc3\xbc"\n')
+    assert toml_of(path, called="It") == {"model": "ü"}

@@ -66,6 +66,7 @@ def test_fragmentation_has_the_words_of_compilers(reviewed: Reviewed) -> None:
 
 def test_advice(reviewed: Reviewed) -> None:
     target: dict[str, Any] = {"best_island": 0, "islands": [{"gain": 2.0}], "penalty": 5.0, "unit": "microseconds"}
+    target["forecast"] = None
     (plain,) = advice_lines({"target": target})
     (chip,) = advice_lines({"target": {**target, "chips": [{}]}})
     reviewed("the island that helps most", [plain, chip])

@@ -30,3 +30,9 @@ def test_several_targets_have_a_column_and_a_ratio() -> None:
     heading, *found = limit_rows(pd.concat([one, both]), "accuracy")
     assert heading[0] == "target"
     assert [row[3] for row in found] == ["8.0000 (1.0000–9.0000)", "1.50 × the best"]
+
+
+def test_chances_of_a_stretch_are_those_at_its_ends() -> None:
+    table = rows((0.0, "a", 8.0), (0.002, "a", 8.0), (0.004, "a", 8.0)).assign(chance_to_break=[0.5, 0.22, 0.01])
+    (_, row) = limit_rows(table, "accuracy")
+    assert row[-1] == "50 to 1 %"

@@ -139,6 +139,12 @@ def test_comparison() -> None:
     assert [row[0] for row in rows[3:6]] == ["tensors int4", "tensors float32", "tensors int8"]
 
 
+def test_penalties_in_cycles_keep_their_digits() -> None:
+    cuts = [{**model()["fragmentation"], "penalty": penalty} for penalty in (1838464.0, 89132.0, 12.5)]
+    *_, penalties = tables.fragmentation_rows(*({"fragmentation": cut} for cut in cuts))
+    assert penalties == ("penalty", "1,838,464", "89,132", "12")
+
+
 @pytest.mark.parametrize(
     ("paths", "expected"),
     [

@@ -70,6 +70,8 @@ def test_rows_carry_further_costs(tmp_path: Path) -> None:
 
 TEXTS = {
     "bytes": ("arena_bytes", 4096.0, "4.1 kB"),
+    "bytes of a compiled file": ("flash_bytes", 35952.0, "36.0 kB"),
+    "bytes of a deflated file": ("download_bytes", 1234567.0, "1.23 MB"),
     "a count": ("segments", 3.0, "3"),
     "cycles": ("npu_cycles", 1234567.0, "1.23e+06"),
     "unknown": ("segments", None, "–"),

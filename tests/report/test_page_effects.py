@@ -11,6 +11,7 @@ from autoselect.domain.quantities import possible
 from autoselect.embedded import model_bytes
 from autoselect.report.page import effects, graphs, nodes
 from autoselect.report.page.page import context, page_of
+from autoselect.runs.files import write_table
 from autoselect.runs.run import Run
 
 CLASSES = "number,support,float_right,right,agreed\n0,50,40,40,50\n1,50,40,30,38\n2,50,30,33,45\n3,50,40,40,46\n"
@@ -95,3 +96,10 @@ def test_what_an_island_buys_is_said_on_held_out_samples_where_both_models_were_
 )
 def test_what_is_possible(name: str, least: float, most: float) -> None:
     assert possible(name) == (least, most)
+
+
+def test_an_island_of_many_long_names_is_on_the_page(tmp_path: Path) -> None:
+    names = ";".join(f"block_{i}/Relu" for i in range(20_000))
+    path = tmp_path / "islands.csv"
+    write_table(path, ("id", "nodes"), [{"id": "a", "nodes": names}])
+    assert nodes.read_table(path, frozenset({"nodes"})) == [{"id": "a", "nodes": names}]

@@ -121,7 +121,7 @@ def test_a_full_disk_leaves_no_half_entry(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(cache.shutil, "copytree", half_a_copy)
+        patch.setattr(cache, "copy_folder", half_a_copy)
         cache.keep(made, root / "key")
     assert shown(root) == []
 
@@ -154,7 +154,7 @@ def test_an_entry_is_not_evicted_while_it_is_fetched(tmp_path: Path, monkeypatch
     made, root = folder_with(tmp_path / "made", model="1", table="2"), tmp_path / "cache"
     cache.keep(made, root / "used")
     os.utime(root / "used", (1e9, 1e9))
-    begun, copy, others = threading.Event(), shutil.copytree, []
+    begun, copy, others = threading.Event(), cache.copy_folder, []
 
     def slow_copy(source: Path, target: Path, **options: object) -> None:
         if Path(source) == root / "used":
@@ -162,7 +162,7 @@ def test_an_entry_is_not_evicted_while_it_is_fetched(tmp_path: Path, monkeypatch
             others[0].join(timeout=1.0)  # It would be done by then, if it did not wait.
         copy(source, target, **options)
 
-    monkeypatch.setattr(cache.shutil, "copytree", slow_copy)
+    monkeypatch.setattr(cache, "copy_folder", slow_copy)
     others.append(threading.Thread(target=lambda: (begun.wait(), cache.keep(made, root / "new"))))
     others[0].start()
     assert cache.fetch(root / "used", tmp_path / "target")
@@ -174,13 +174,13 @@ def test_an_entry_that_vanishes_while_it_is_fetched_is_none(tmp_path: Path, monk
     """As where a user empties the cache."""
     entry = tmp_path / "cache" / "key"
     cache.keep(folder_with(tmp_path / "made", table="1"), entry)
-    copy = shutil.copytree
+    copy = cache.copy_folder
 
     def copy_too_late(source: Path, target: Path, **options: object) -> None:
         shutil.rmtree(source)
         copy(source, target, **options)
 
-    monkeypatch.setattr(cache.shutil, "copytree", copy_too_late)
+    monkeypatch.setattr(cache, "copy_folder", copy_too_late)
     assert not cache.fetch(entry, tmp_path / "target")
     assert not (tmp_path / "target").exists()
 
@@ -243,3 +243,30 @@ def test_processes_that_share_a_cache_do_not_trip_over_each_other(tmp_path: Path
     said = [process.communicate(timeout=120)[1] for process in running]
     assert [(process.returncode, text) for process, text in zip(running, said, strict=True)] == [(0, "")] * 3
     assert len(shown(tmp_path / "cache")) <= 2
+
+
+@pytest.mark.parametrize("closed", ["complete", "table"])
+def test_an_entry_that_this_user_may_not_read_is_none(
+    closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry, target = tmp_path / "cache" / "key", tmp_path / "target"
+    cache.keep(folder_with(tmp_path / "made", table="1,2", model="bytes"), entry)
+    copied, may = shutil.copyfile, os.access
+
+    def copy(source: str | Path, copy: str | Path) -> object:
+        if Path(source).name == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(source))
+        return copied(source, copy)
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != closed and may(path, mode))
+    assert not cache.fetch(entry, target)
+    assert not target.exists()
+    assert shown(tmp_path / "cache") == ["key"]
+
+
+def test_entries_may_be_read_by_whoever_may_read_what_they_are_of(tmp_path: Path) -> None:
+    made, entry = folder_with(tmp_path / "made", table="1,2"), tmp_path / "cache" / "key"
+    made.chmod(0o755)
+    cache.keep(made, entry)
+    assert entry.stat().st_mode & 0o777 == 0o755

@@ -101,3 +101,24 @@ def test_json_is_sorted_and_reads_back(tmp_path: Path) -> None:
     assert text.index('"a"') < text.index('"b"')
     assert text.endswith("}\n")
     assert json.loads(text) == {"a": None, "b": [1, 2.5]}
+
+
+def test_a_copy_of_a_folder_that_nobody_may_change_may_be_changed(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    (source / "inner").mkdir(parents=True)
+    for path in (source / "a", source / "inner" / "b", source / "inner" / "done"):
+        path.write_text(path.name)
+    for path in (*source.rglob("*"), source):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        files.copy_folder(source, copy, leave_out="done")
+    finally:
+        for path in (source, source / "inner"):
+            path.chmod(0o755)
+    assert {str(p.relative_to(copy)): p.read_text() for p in copy.rglob("*") if p.is_file()} == {
+        "a": "a",
+        "inner/b": "b",
+    }
+    assert all(path.stat().st_mode & 0o200 for path in (copy, *copy.rglob("*")))
+    with pytest.raises(FileNotFoundError):
+        files.copy_folder(tmp_path / "nowhere", copy)

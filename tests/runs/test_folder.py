@@ -290,3 +290,9 @@ def test_a_front_whose_files_lie_elsewhere_is_refused(file: str, tmp_path: Path)
     folder.front_table.write_text(text.replace("front/0123456789.tflite", file))
     with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789|out is .*link"):
         load_run(tmp_path / "run")
+
+
+def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("a page")
+    with pytest.raises(RunFolderError, match=r"report\.html .* no manifest\.json"):
+        load_run(tmp_path / "report.html")

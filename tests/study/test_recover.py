@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from autoselect.api.reporting import recovered
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, objectives_of
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import RunFolderError
+from autoselect.explore.session import Session
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores
 from autoselect.runs.run import load_run
@@ -144,3 +146,16 @@ def test_a_run_in_order_is_read_where_nothing_can_be_written(folder: RunFolder) 
     finally:
         folder.root.chmod(0o755)
     assert {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()} == before
+
+
+def test_tables_of_more_trials_than_the_journal_has_are_not_written_over(folder: RunFolder) -> None:
+    """As where a copy of a run was cut off: a look at it must not lose what it still tells."""
+    recover(folder)
+    summary = json.loads(folder.summary.read_text())
+    assert summary["counts"]["trials"] == 0
+    whole = json.dumps({**summary, "status": "complete", "counts": {**summary["counts"], "trials": 3}})
+    folder.summary.write_text(whole)
+    assert recovered(folder.root).status == "complete"
+    assert folder.summary.read_text() == whole
+    with pytest.raises(RunFolderError, match="cut off"):
+        Session(folder.root)

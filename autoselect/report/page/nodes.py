@@ -256,6 +256,8 @@ def _signed(size: float | None) -> str:
 
 def read_table(path: Path, columns: frozenset[str]) -> list[dict[str, str]]:
     """The rows of a CSV file of the run folder; none where it is missing, damaged or without one of the columns."""
+    # A cell may list the names of all nodes; Python's own limit of 131,072 characters is met by some hundreds.
+    csv.field_size_limit(1 << 30)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))

@@ -12,7 +12,7 @@ import numpy as np
 from autoselect.domain.objectives import Direction, Objective, drop_from, losses
 from autoselect.domain.pareto import non_dominated
 from autoselect.domain.picks import PICK_NAMES
-from autoselect.domain.quantities import DEFAULT_COSTS
+from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.words import all_integer
 from autoselect.runs.records import measured_columns
 
@@ -30,7 +30,7 @@ REFERENCE_LABELS: Mapping[str, str] = {
 
 MISSING = "–"
 
-BYTE_COLUMNS = frozenset({"size_bytes", "crossing_bytes", "arena_bytes", "ddr_bytes"})
+BYTE_COLUMNS = frozenset(column for column in BY_COLUMN if column.endswith("_bytes"))
 """Columns that are said in B, kB or MB."""
 COUNT_COLUMNS = frozenset({"segments", "partitions", "float_ops", "left_ops"})
 """Columns of whole numbers."""
@@ -150,10 +150,12 @@ def format_size(size_bytes: float | None) -> str:
     return f"{size_bytes / 1e3:.1f} kB" if size_bytes < 1e6 else f"{size_bytes / 1e6:.2f} MB"
 
 
-def format_penalty(value: float | None) -> str:
-    """A penalty by itself: cycles without decimals, points as a score."""
+def format_penalty(value: float | None, *, scale: float | None = None) -> str:
+    """A penalty: cycles without decimals, points as a score; ``scale`` as in :func:`format_score`."""
     # Penalties from here on are no points.
-    return format_score(value) if value is None or abs(value) < 1000.0 else f"{value:,.0f}"
+    if value is None or abs(value if scale is None else scale) < 1000.0:
+        return format_score(value, scale=scale)
+    return f"{value:,.0f}"
 
 
 def format_score(value: float | None, *, scale: float | None = None) -> str:

@@ -27,8 +27,13 @@ def _runs(table: pd.DataFrame, metric: str) -> Iterator[Row]:
             first, last = same.iloc[0], same.iloc[-1]
             ends = [amount(float(row["allowed_drop"]), metric) for row in (first, last)]
             size = format_size(int(first["size_bytes"]))
-            chance = f"{100 * float(first['chance_to_break']):.0f} %" if pd.notna(first["chance_to_break"]) else MISSING
-            yield str(target), " to ".join(dict.fromkeys(ends)), str(first["id"]), _penalty(same), size, chance
+            yield str(target), " to ".join(dict.fromkeys(ends)), str(first["id"]), _penalty(same), size, _chances(same)
+
+
+def _chances(same: pd.DataFrame) -> str:
+    """The chance at the first allowed drop, and at the last one if that is another."""
+    ends = [f"{100 * float(chance):.0f}" for chance in same["chance_to_break"].iloc[[0, -1]].dropna()]
+    return f"{' to '.join(dict.fromkeys(ends))} %" if ends else MISSING
 
 
 def _penalty(same: pd.DataFrame) -> str:

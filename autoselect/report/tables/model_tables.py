@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from autoselect.domain.words import label
-from autoselect.report.tables.frames import format_score, largest
+from autoselect.report.tables.frames import format_penalty, format_score, largest
 
 Analysis = Mapping[str, Any]
 """One model, as ``autoselect.inspect`` returns it."""
@@ -64,7 +64,7 @@ def fragmentation_rows(*models: Analysis) -> tuple[Row, ...]:
     names = _FRAGMENTATION if any(cut.get("off_chip") is None for cut in cuts) else _ON_CHIP
     rows = tuple((label, *(str(cut[key]) for cut in cuts)) for key, label in names.items())
     scale = largest(cut["penalty"] for cut in cuts)
-    return (*rows, ("penalty", *(format_score(cut["penalty"], scale=scale) for cut in cuts)))
+    return (*rows, ("penalty", *(format_penalty(cut["penalty"], scale=scale) for cut in cuts)))
 
 
 def dtype_rows(model: Analysis) -> tuple[Row, ...]:

@@ -31,11 +31,15 @@ def kind_of(source: Path | bytes) -> Kind | None:
     """What a file or its bytes hold; None for all that other parts of autoselect read.
 
     Raises:
-        ModelError: If a file's name says that it is such a model, and it is none.
+        ModelError: If a file cannot be read, or its name says that it is such a model, and it is none.
     """
     if isinstance(source, Path) and not source.is_file():
         return None
-    found = _kind_in(source)
+    try:
+        found = _kind_in(source)
+    except OSError as exc:
+        called = "in memory" if isinstance(source, bytes) else str(source)
+        raise ModelError(f"The model file {called} cannot be read: {exc.strerror}.") from exc
     if found is None and isinstance(source, Path) and source.suffix in _PROMISES:
         _refuse_others(source)
     return found

@@ -13,7 +13,7 @@ from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepared import PREPARED_FORMAT
 from autoselect.domain.rule import Standing
 from autoselect.errors import RunFolderError, UsageError
-from autoselect.runs.files import storage_errors, write_json
+from autoselect.runs.files import copy_folder, storage_errors, write_json
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.study.proposing.problem import Problem, Unit
 
@@ -115,7 +115,7 @@ def open_kept(folder: RunFolder, root: Path) -> CaseFiles:
     """
     _read(folder)
     with storage_errors(root):
-        shutil.copytree(folder.kept, root, dirs_exist_ok=True)
+        copy_folder(folder.kept, root)
     return CaseFiles(root=root)
 
 

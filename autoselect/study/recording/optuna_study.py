@@ -26,6 +26,7 @@ from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Value
 from autoselect.errors import RecipeError, RunFolderError
 from autoselect.isolation.interrupts import held_back
 from autoselect.runs.files import storage_errors
+from autoselect.runs.folder import RunFolder, read_json
 from autoselect.runs.records import BY_HAND, TrialRecord
 from autoselect.study.recording import dashboard
 from autoselect.study.recording.samplers import ProposerSampler, distributions_of, setting_of, suggested
@@ -300,6 +301,16 @@ def read_records(path: Path) -> list[TrialRecord]:
     with _quiet(), _damage_told(path):
         study = _study_in(JournalStorage(Journal(str(path))))
         return [] if study is None else _records(study)
+
+
+def is_behind(folder: RunFolder) -> bool:
+    """Whether the journal holds fewer trials than the summary tells of: a part of it is lost, and the tables stand."""
+    try:
+        counts = read_json(folder.summary, missing="").get("counts")
+    except RunFolderError:
+        return False
+    told = counts.get("trials") if isinstance(counts, dict) else None
+    return isinstance(told, int) and len(read_records(folder.study)) < told
 
 
 def _study_in(storage: JournalStorage) -> optuna.Study | None:

@@ -27,11 +27,12 @@ class Maker(Protocol):
 
 
 class _Asked(Result):
-    """Remembers who answered."""
+    """Remembers who answered, and for which target: by what that was asked for, since two may have one name."""
 
-    __slots__ = ("_maker",)
+    __slots__ = ("_maker", "_spec")
 
     _maker: Maker
+    _spec: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -177,7 +178,13 @@ class WhatIf(_Asked):
         return {**plain, **counts, "dominated_by": " ".join(self.dominated_by)}
 
 
-def answered_by(answer: WhatIf, maker: Maker) -> WhatIf:
-    """The answer, which knows who builds and scores it."""
+def answered_by(answer: WhatIf, maker: Maker, spec: str) -> WhatIf:
+    """The answer, which knows who builds and scores it, and for which target."""
     object.__setattr__(answer, "_maker", maker)
+    object.__setattr__(answer, "_spec", spec)
     return answer
+
+
+def spec_of(answer: WhatIf) -> str:
+    """The name or path of the target that an answer is for."""
+    return answer._spec

@@ -16,7 +16,7 @@ from autoselect.domain.limits import allowed_drops, limits, worst_ratios
 from autoselect.domain.quantities import BY_COLUMN, stored_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule, Standing
-from autoselect.errors import RecipeError, UsageError
+from autoselect.errors import RecipeError, UsageError, sentence
 from autoselect.quantize.building.blueprint import Plan
 from autoselect.quantize.building.left_out import left_out
 from autoselect.runs.folder import RunFolder
@@ -26,7 +26,7 @@ from autoselect.scoring.target_pieces import Pieces, pieces_of
 from autoselect.study.finishing.limits_file import as_kept
 from autoselect.study.proposing.expectation import Likely
 from autoselect.study.setup.problem import Judged, judged
-from autoselect.study.what_if.answer import WhatIf, answered_by
+from autoselect.study.what_if.answer import WhatIf, answered_by, spec_of
 from autoselect.study.what_if.changes import Changes
 from autoselect.study.what_if.tried import WHOLES, Member, Tried, front_gap, whole_recipe
 from autoselect.study.what_if.workshop import Place, Scored, Workshop
@@ -119,7 +119,7 @@ class Questions:
         self._refuse_formless(recipe, changes, found.plan, place)
         name = what if isinstance(what, str | int) else what.name if isinstance(what, WhatIf) else "recipe"
         told = "; ".join(filter(None, (str(name), changes.told)))
-        return answered_by(self._answer(told, recipe, place, found), self)
+        return answered_by(self._answer(told, recipe, place, found), self, place.spec)
 
     def drawn(self, answer: WhatIf) -> tuple[Graph, Pieces]:
         """The graph of an answer's candidate as it would be built, and what its target makes of it."""
@@ -359,35 +359,46 @@ class Questions:
             cost is least, with this ``worst_ratio`` and without a penalty.
 
         Raises:
-            UsageError: If a target is not known, or the run has no member.
+            UsageError: If a target is not known, two have one name, or the run has no member, or none that the targets
+                take.
         """
         tried = self.tried
         drops = allowed_drops(tried.metric, tried.yardstick.float_score, tried.rule.allowed_drop)
         drops = tuple(drops if allowed is None else allowed)
         if not tried.members:
             raise UsageError("The run has no member that could be recommended.")
-        places = [self.workshop.place(name) for name in dict.fromkeys(targets or (None,))]
+        places = {place.spec: place for place in map(self.workshop.place, targets or (None,))}
         found, told = [], dict[str, tuple[Rule, list[Standing]]]()
-        for place in places:
+        for place in places.values():
+            if place.target.name in told:
+                raise UsageError(
+                    f"Two of the targets are called {place.target.name!r}. Give one of the profiles another name, or "
+                    "ask for one after the other."
+                )
             members = self._standings(place)
-            if not members:
-                continue
             told[place.target.name] = self._rule(place), members
             for limit in limits(members, [as_kept(members, one) for one in tried.resamples], self._rule(place), drops):
                 found.append({"target": place.target.name, **asdict(limit), "worst_ratio": None})
         return found + ([self._for_all(told, drop) for drop in drops] if len(told) > 1 else [])
 
     def _standings(self, place: Place) -> list[Standing]:
-        """The members that a target takes, with what they cost there."""
+        """The members that a target takes, with what they cost there.
+
+        Raises:
+            UsageError: If it takes none.
+        """
         if place.spec == self.workshop.settings.target:
             return [member.standing for member in self.tried.members]
-        found = []
+        found, refusal = [], ""
         for member in self.tried.members:
             if member.record.recipe is None:
                 continue
             forecast = self.forecast(member.record.recipe, place)
             if not forecast.known.refusal:
                 found.append(_standing_at(member.standing, forecast))
+            refusal = refusal or forecast.known.refusal or ""
+        if not found:
+            raise UsageError(f"Target {place.target.name!r} takes no member of the front. {sentence(refusal)}")
         return found
 
     @staticmethod
@@ -426,7 +437,7 @@ class Questions:
 
     def place_of(self, answer: WhatIf) -> Place:
         """The target that an answer is for."""
-        return next(p for p in self.workshop.places if p.target.name == answer.target)
+        return self.workshop.place(spec_of(answer))
 
 
 def _standing_at(standing: Standing, found: Forecast) -> Standing:

@@ -44,7 +44,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
-from autoselect.scoring.target_file import read_target
+from autoselect.scoring.target_file import lasting_target, read_target
 from autoselect.study.recording.kept_case import open_kept
 from autoselect.tflite import reader
 
@@ -154,7 +154,7 @@ class Workshop:
             UsageError: If there is no such target, or its compiler is not installed.
             PreparationError: If its compiler fails on the whole models.
         """
-        name = target or self.settings.target
+        name = lasting_target(target) if target else self.settings.target
         if name not in self._places:
             self._places[name] = self._opened(name)
         return self._places[name]
