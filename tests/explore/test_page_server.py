@@ -54,6 +54,8 @@ def test_after_ctrl_c_the_server_ends_before_what_it_uses_is_closed() -> None:
             self.ended = True
 
     server, closed = Slow(), list[bool]()
+    # A shell leaves Ctrl-C without effect in what it runs in the background.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.ExitStack() as ends, socket.socket() as listening:
         ends.callback(lambda: closed.append(server.ended))
         page = serving.Page("", server, listening, ends.pop_all())  # type: ignore[arg-type]
@@ -61,6 +63,7 @@ def test_after_ctrl_c_the_server_ends_before_what_it_uses_is_closed() -> None:
         with pytest.raises(KeyboardInterrupt):
             page.wait()
         page.close()
+    signal.signal(signal.SIGINT, before)
     assert closed == [True]
 
 
