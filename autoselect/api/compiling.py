@@ -161,26 +161,19 @@ def on_target_of(content: bytes, target: Target, name: str) -> OnTarget:
 
 def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[str, Any]) -> dict[str, Any]:
     """The penalty with what compilers say, and the forecast of those that do not decide; see :class:`OnTarget`."""
-    costs, uncompiled = {row["name"]: row["penalty"] for row in table["chips"]}, None
-    others = [] if table["refusal"] else [chip for chip in target.compilers if chip not in target.asked]
-    pairs = views(graph, target)
-    try:
-        for chip in others:
-            compiler_of(chip).require()
-        of_others = {
-            chip.name: compile_report(content, chip, verdict, UNKEPT)["cost"]
-            for chip, verdict in pairs
-            if chip in others
-        }
-    except (UsageError, TrialError) as exc:
-        uncompiled, of_others = str(exc), {}
-    costs |= of_others
+    others = [chip for chip in target.compilers if chip not in target.asked]
+    pairs, costs = views(graph, target), {row["name"]: row["penalty"] for row in table["chips"]}
+    uncompiled = "the target refuses the model." if table["refusal"] else None
+    if not uncompiled:
+        try:
+            for chip in others:
+                compiler_of(chip).require()
+            costs |= {c.name: compile_report(content, c, found, UNKEPT)["cost"] for c, found in pairs if c in others}
+        except (UsageError, TrialError) as exc:
+            uncompiled = str(exc)
     penalty = max(costs.get(chip.name, verdict.cost) / chip.best for chip, verdict in pairs)
-    if len(target.asked) == len(target.compilers):
-        return {"penalty": penalty}
-    if table["refusal"]:
-        uncompiled = "the target refuses the model."
-    return {"penalty": penalty, "forecast": {"penalty": table["penalty"], "uncompiled": uncompiled}}
+    forecast = {"penalty": table["penalty"], "uncompiled": uncompiled}
+    return {"penalty": penalty, "forecast": forecast if others else None}
 
 
 def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Rows:

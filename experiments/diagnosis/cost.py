@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
@@ -54,8 +53,7 @@ def upstream(debug: bytes, samples: list[list[np.ndarray]]) -> None:
 def program_seconds(name: str, model: Path, calibration: str) -> float:
     """A whole program, start of Python included."""
     command = [sys.executable, str(Path(__file__).with_name(name)), str(model), calibration]
-    own = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return seconds(lambda: subprocess.run(command, check=True, capture_output=True, env=own))
+    return seconds(lambda: subprocess.run(command, check=True, capture_output=True))
 
 
 def main() -> None:

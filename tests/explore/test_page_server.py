@@ -54,16 +54,15 @@ def test_after_ctrl_c_the_server_ends_before_what_it_uses_is_closed() -> None:
             self.ended = True
 
     server, closed = Slow(), list[bool]()
-    # A shell leaves Ctrl-C without effect in what it runs in the background.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with contextlib.ExitStack() as ends, socket.socket() as listening:
+    with contextlib.ExitStack() as after, contextlib.ExitStack() as ends, socket.socket() as listening:
+        # A shell leaves Ctrl-C without effect in what it runs in the background.
+        after.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         ends.callback(lambda: closed.append(server.ended))
         page = serving.Page("", server, listening, ends.pop_all())  # type: ignore[arg-type]
         threading.Timer(0.2, _thread.interrupt_main).start()
         with pytest.raises(KeyboardInterrupt):
             page.wait()
         page.close()
-    signal.signal(signal.SIGINT, before)
     assert closed == [True]
 
 
