@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -139,8 +140,9 @@ class OnTarget:
     Attributes:
         fragmentation: As :class:`autoselect.scoring.fragmentation.Fragmentation`.
         table: See :func:`autoselect.scoring.target_penalty.island_table`; and ``chips``, see :func:`chip_rows`, and
-            ``forecast``: ``penalty``, what the profile expects, and ``uncompiled``, why no compiler has said what the
-            model costs (None where one has). It is None where there is no compiler to ask, or the compiler decides.
+            ``forecast``: ``penalty``, what the profile expects; ``uncompiled``, why no compiler has said what the model
+            costs (None where one has); and ``host_ops``, counts by type of the ops that the compiler left to the CPU,
+            of several the most. It is None where there is no compiler to ask, or the compiler decides.
     """
 
     fragmentation: dict[str, Any]
@@ -163,16 +165,19 @@ def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[st
     """The penalty with what compilers say, and the forecast of those that do not decide; see :class:`OnTarget`."""
     others = [chip for chip in target.compilers if chip not in target.asked]
     pairs, costs = views(graph, target), {row["name"]: row["penalty"] for row in table["chips"]}
-    uncompiled = "the target refuses the model." if table["refusal"] else None
+    uncompiled, host_ops = "the target refuses the model." if table["refusal"] else None, Counter[str]()
     if not uncompiled:
         try:
             for chip in others:
                 compiler_of(chip).require()
-            costs |= {c.name: compile_report(content, c, found, UNKEPT)["cost"] for c, found in pairs if c in others}
+            made = {c.name: compile_report(content, c, found, UNKEPT) for c, found in pairs if c in others}
         except (UsageError, TrialError) as exc:
-            uncompiled = str(exc)
+            uncompiled, made = str(exc), {}
+        costs |= {name: report["cost"] for name, report in made.items()}
+        for report in made.values():
+            host_ops |= Counter(report["host_ops"])
     penalty = max(costs.get(chip.name, verdict.cost) / chip.best for chip, verdict in pairs)
-    forecast = {"penalty": table["penalty"], "uncompiled": uncompiled}
+    forecast = {"penalty": table["penalty"], "uncompiled": uncompiled, "host_ops": dict(host_ops)}
     return {"penalty": penalty, "forecast": forecast if others else None}
 
 

@@ -280,16 +280,17 @@ def test_a_compiler_that_does_not_decide_tells_the_penalty_all_the_same(
     expected = found.target["forecast"]["penalty"]
     assert expected == sum(found.target[part] for part in ("accelerator_cost", "host_cost", "crossing_cost")) != 5.0
     done = invoke("inspect", model, "--target", target)
-    assert re.search(
-        rf"^penalty +5 NPU cycles, compiled\nforecast +{expected:,.0f} NPU cycles$", done.stdout, re.MULTILINE
-    )
+    left = "  left +to the CPU by the compiler: none"
+    rows = rf"^penalty +5 NPU cycles, compiled\n{left}\nforecast +{expected:,.0f} NPU cycles$"
+    assert re.search(rows, done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize("error", [UsageError("Vela is missing."), WorkerDied("Vela died of SIGFPE.")])
 def test_a_forecast_is_told_as_one(model: Path, fakes: dict[str, FakeCompiler], error: Exception) -> None:
     fakes["ethos-u55-128"] = FakeCompiler(error)
     found = autoselect.inspect(model, target="ethos-u55-128")
-    assert found.target["forecast"] == {"penalty": found.fragmentation["penalty"], "uncompiled": str(error)}
+    expected = {"penalty": found.fragmentation["penalty"], "uncompiled": str(error), "host_ops": {}}
+    assert found.target["forecast"] == expected
     done = invoke("inspect", model, "--target", "ethos-u55-128")
     assert re.search(rf"^penalty +[\d,]+ NPU cycles, forecast\. Not compiled: {error}$", done.stdout, re.MULTILINE)
 

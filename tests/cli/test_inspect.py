@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,13 @@ def test_a_refused_model_has_a_forecast(folder: Path) -> None:
     assert re.search(r"^penalty .*, forecast\. Not compiled: .*refuses.*$", done.stdout, re.MULTILINE)
 
 
-def test_vela_tells_the_penalty_of_an_ethos_u(folder: Path) -> None:
+def test_vela_tells_the_penalty_of_an_ethos_u(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ethosu")
     found = autoselect.inspect(folder / "fiq.tflite", target="ethos-u55-128")
     assert found.target["forecast"]["uncompiled"] is None
     assert found.target["penalty"] != found.target["forecast"]["penalty"]
+    (made,) = autoselect.compile_model(folder / "fiq.tflite", target="ethos-u55-128", output=tmp_path / "npu").models
+    assert found.target["forecast"]["host_ops"] == Counter(op["op_type"] for op in made.left)
     done = invoke(folder / "fiq.tflite", "--target", "ethos-u55-128")
     assert re.search(rf"^penalty +{found.target['penalty']:,.0f} NPU cycles, compiled$", done.stdout, re.MULTILINE)
 

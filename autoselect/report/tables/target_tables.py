@@ -37,7 +37,9 @@ def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
         return [("penalty", told)]
     if forecast["uncompiled"] is not None:
         return [("penalty", f"{told}, forecast. Not compiled: {clean(forecast['uncompiled'])}")]
-    return [("penalty", f"{told}, compiled"), ("forecast", f"{figure(forecast['penalty'])} {target['unit']}")]
+    left = ", ".join(f"{count} {name}" for name, count in forecast["host_ops"].items()) or "none"
+    expected = f"{figure(forecast['penalty'])} {target['unit']}"
+    return [("penalty", f"{told}, compiled"), ("  left", f"to the CPU by the compiler: {left}"), ("forecast", expected)]
 
 
 def placement_rows(found: Mapping[str, Any]) -> list[Row]:
