@@ -135,14 +135,16 @@ def read_on(content: bytes, target: Target, name: str) -> tuple[Graph, str | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnTarget:
-    """A finished model on a target.
+    """What a target makes of a model file.
 
     Attributes:
-        fragmentation: As :class:`autoselect.scoring.fragmentation.Fragmentation`.
-        table: See :func:`autoselect.scoring.target_penalty.island_table`; and ``chips``, see :func:`chip_rows`, and
-            ``forecast``: ``penalty``, what the profile expects; ``uncompiled``, why no compiler has said what the model
-            costs (None where one has); and ``host_ops``, counts by type of the ops that the compiler left to the CPU,
-            of several the most. It is None where there is no compiler to ask, or the compiler decides.
+        fragmentation: The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`.
+        table: The keys of :func:`autoselect.scoring.target_penalty.island_table`, and two more. ``chips`` holds the
+            rows of :func:`chip_rows`. ``forecast`` is for targets whose compiler does not decide which ops the
+            accelerator takes, and None for others. It has three keys: ``penalty``, which the target's profile expects
+            (``penalty`` of the table is the compiled model's, if it was compiled); ``uncompiled``, the reason if it
+            was not, else None; ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most
+            of several compilers).
     """
 
     fragmentation: dict[str, Any]
@@ -162,7 +164,7 @@ def on_target_of(content: bytes, target: Target, name: str) -> OnTarget:
 
 
 def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The penalty with what compilers say, and the forecast of those that do not decide; see :class:`OnTarget`."""
+    """``penalty`` and ``forecast`` of :class:`OnTarget`: what compilers say of the model, else what profiles expect."""
     others = [chip for chip in target.compilers if chip not in target.asked]
     pairs, costs = views(graph, target), {row["name"]: row["penalty"] for row in table["chips"]}
     uncompiled, host_ops = "the target refuses the model." if table["refusal"] else None, Counter[str]()

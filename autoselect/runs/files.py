@@ -83,12 +83,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def copy_folder(source: Path, target: Path, *, leave_out: str = "") -> None:
-    """Copy the files of a folder, not their permissions: who may only read it may change the copy.
+    """Copy the files of a folder and its subfolders without their permissions, so that the copy can be changed.
 
     Args:
         source: The folder.
-        target: Of the copy; what is there stays, or is replaced.
-        leave_out: Name of files that are not copied.
+        target: Folder to copy into, made if it is missing. Files of the same path are replaced, others stay.
+        leave_out: Files of this name are not copied, in any subfolder.
 
     Raises:
         OSError: If something cannot be read or written.

@@ -304,7 +304,7 @@ def read_records(path: Path) -> list[TrialRecord]:
 
 
 def is_behind(folder: RunFolder) -> bool:
-    """Whether the journal holds fewer trials than the summary tells of: a part of it is lost, and the tables stand."""
+    """Whether ``study.journal`` holds fewer trials than ``summary.json`` counts: then a part of the journal is lost."""
     try:
         counts = read_json(folder.summary, missing="").get("counts")
     except RunFolderError:
