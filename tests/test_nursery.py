@@ -15,11 +15,11 @@ import zoo
 
 import autoselect
 from autoselect.api import searching
+from autoselect.api.run import load_run
 from autoselect.data.representative import representative_samples
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building import proof
 from autoselect.quantize.preparing import converter
-from autoselect.report.run import load_run
 from autoselect.rewrites import names
 from autoselect.sources import loading
 from autoselect.tflite import flatbuffer as fb

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from autoselect.api.looking import file_content
 from autoselect.api.results import Compilation, CompiledModel, Rows
+from autoselect.api.source import file_content
 from autoselect.cases import versions
 from autoselect.cases.compiling import UNKEPT, compile_report, read_for
 from autoselect.cases.ingredients import LIVE
@@ -109,12 +109,16 @@ def compiled_path(path: Path, chip: str) -> Path:
     return path.with_name(f"{path.stem}.{Path(chip).name}.tflite")
 
 
-def read_on(content: bytes, target: Target, name: str) -> tuple[Graph, str | None]:
-    """The graph of a model for a target; where compilers decide, with what each says of its ops.
+def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a finished model is on a target; if it has compilers, as these make it.
 
     Returns:
-        The graph, and why a compiler refuses the model as a whole; None where none does. All ops of a refused model
-        are left to the host.
+        The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`, and a table. The table has the keys of
+        :func:`autoselect.scoring.target_penalty.island_table`, and two more. ``chips`` holds the rows of
+        :func:`chip_rows`. ``forecast`` is for targets whose compiler does not decide which ops the accelerator takes,
+        and None for others. It has three keys: ``penalty``, which the target's profile expects (``penalty`` of the
+        table is the compiled model's, if it was compiled); ``uncompiled``, the reason if it was not, else None;
+        ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most of several compilers).
 
     Raises:
         ModelError: If the bytes are no whole TFLite file.
@@ -123,48 +127,26 @@ def read_on(content: bytes, target: Target, name: str) -> tuple[Graph, str | Non
     """
     for chip in target.asked:
         compiler_of(chip).require()
+    refused = ""
     try:
-        return read_for(content, target, UNKEPT), None
+        graph = read_for(content, target, UNKEPT)
     except TargetRefusal as exc:
-        graph = TfliteFile(content).graph
-        reasons = dict.fromkeys(range(len(graph.ops)), str(exc))
-        return with_answers(graph, *[reasons] * len(target.asked)), str(exc)
+        refused, graph = str(exc), TfliteFile(content).graph
+        # All ops of a model that a compiler refuses as a whole are left to the host.
+        reasons = dict.fromkeys(range(len(graph.ops)), refused)
+        graph = with_answers(graph, *[reasons] * len(target.asked))
     except TrialError as exc:
         raise PreparationError(f"{name}: {exc}") from exc
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnTarget:
-    """What a target makes of a model file.
-
-    Attributes:
-        fragmentation: The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`.
-        table: The keys of :func:`autoselect.scoring.target_penalty.island_table`, and two more. ``chips`` holds the
-            rows of :func:`chip_rows`. ``forecast`` is for targets whose compiler does not decide which ops the
-            accelerator takes, and None for others. It has three keys: ``penalty``, which the target's profile expects
-            (``penalty`` of the table is the compiled model's, if it was compiled); ``uncompiled``, the reason if it
-            was not, else None; ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most
-            of several compilers).
-    """
-
-    fragmentation: dict[str, Any]
-    table: dict[str, Any]
-
-
-def on_target_of(content: bytes, target: Target, name: str) -> OnTarget:
-    """What a finished model is on a target; if it has compilers, as these make it; raises as :func:`read_on`."""
-    graph, refused = read_on(content, target, name)
     chips = chip_rows(graph, target, None if refused else content)
     table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
     table["refusal"] = refused or table["refusal"]
     if target.compilers:
         table |= _as_compiled(content, graph, target, table)
-    cut = asdict(on_target(graph, target)) | {"penalty": table["penalty"]}
-    return OnTarget(fragmentation=cut, table=table)
+    return asdict(on_target(graph, target)) | {"penalty": table["penalty"]}, table
 
 
 def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[str, Any]) -> dict[str, Any]:
-    """``penalty`` and ``forecast`` of :class:`OnTarget`: what compilers say of the model, else what profiles expect."""
+    """``penalty`` and ``forecast`` of the table: what compilers say of the model, else what profiles expect."""
     others = [chip for chip in target.compilers if chip not in target.asked]
     pairs, costs = views(graph, target), {row["name"]: row["penalty"] for row in table["chips"]}
     uncompiled, host_ops = "the target refuses the model." if table["refusal"] else None, Counter[str]()
@@ -298,7 +280,6 @@ def _paths(model: str | Path | bytes, chips: Sequence[Target], output: str | Pat
 
 
 def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, timeout: float) -> CompiledModel:
-    """Compile, write and tell."""
     found = compiler.partition(content, timeout_seconds=timeout)
     compiled, written = compiler.compiled(content, timeout_seconds=timeout)
     graph = TfliteFile(content).graph

@@ -155,9 +155,8 @@ def _written(found: Diagnosis, directory: Path, settings: DiagnosisSettings) -> 
 
 def _drawn(found: Diagnosis, directory: Path) -> Iterator[Path]:
     from autoselect.report.figures.drawing import save
-    from autoselect.report.figures.layer_bars import layers_figure
-    from autoselect.report.figures.suspects import suspects_figure, travel_figure
-    from autoselect.report.figures.weight_ranges import weights_figure
+    from autoselect.report.figures.layer_figures import layers_figure, travel_figure
+    from autoselect.report.figures.suspects import suspects_figure, weights_figure
 
     table = found.layer_statistics
     yield from save(layers_figure(table), directory / "layers")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.compiling import on_target_of
-from autoselect.api.looking import file_content
 from autoselect.api.results import ClassificationReport, Score
+from autoselect.api.source import file_content
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
 from autoselect.cases import prepare as preparation
@@ -86,8 +86,8 @@ def evaluate(
     )
     if profile is None:
         return found
-    placed = on_target_of(file_content(model), profile, _name(model))
-    return replace(found, **_without_off_chip(placed.fragmentation), target=placed.table)
+    fragmentation, table = on_target_of(file_content(model), profile, _name(model))
+    return replace(found, **_without_off_chip(fragmentation), target=table)
 
 
 def _without_off_chip(fragmentation: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from autoselect.api.workers import workers_of
 from autoselect.cases.events import Listener, ignore, logged
 from autoselect.cases.versions import versions
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.result import Result, html_table
+from autoselect.domain.words import counted
 from autoselect.errors import RunFolderError, UsageError
-from autoselect.report.tables.comparing import Comparison, compared
+from autoselect.report.tables.frames import ModelRow, front_rows, reference_rows
+from autoselect.report.tables.result_lines import cells, result_lines
 from autoselect.runs.folder import RunFolder
 from autoselect.study import run as study_run
 
@@ -84,6 +88,45 @@ def merge(
     return drawn(target)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Result):
+    """What two runs found.
+
+    Attributes:
+        summary: Of the first run, whose metric and objectives both have.
+        rows: What to call each model, and its figures: float, then the picks of the first run, then of the second.
+        alike: Whether both recommend the same bytes.
+        nodes: That the recommended models treat otherwise: what each is in the first and in the second.
+    """
+
+    summary: Mapping[str, Any]
+    rows: tuple[tuple[str, ModelRow], ...]
+    alike: bool
+    nodes: Mapping[str, tuple[str, str]]
+
+    def lines(self, width: int = 80) -> tuple[str, ...]:
+        """A table, and below it the nodes that differ."""
+        nodes_shown = 12
+        table = result_lines(self.rows, self.summary, width)
+        if self.alike:
+            return *table, "", "Both recommend the same model."
+        if not self.nodes:
+            return *table, "", "No two recommended models whose nodes differ."
+        rows = [f"  {first:>7}  {second:>7}  {node}" for node, (first, second) in self.nodes.items()]
+        told = [row if len(row) <= width else f"{row[: width - 3]}..." for row in rows[:nodes_shown]]
+        more = [f"  and {len(rows) - nodes_shown} more"] if len(rows) > nodes_shown else []
+        return *table, "", f"{len(rows)} nodes differ in the recommended models, in run 1 and run 2:", *told, *more
+
+    def __repr__(self) -> str:
+        models, nodes = counted(len(self.rows), "model"), counted(len(self.nodes), "node")
+        return f"Comparison({models}, {'alike' if self.alike else f'{nodes} of the recommended ones differ'})"
+
+    def _repr_html_(self) -> str:
+        """The table, for notebooks."""
+        heading, *rows = cells(self.rows, self.summary, with_interval=True)
+        return html_table(heading, rows)
+
+
 def compare(first: str | Path, second: str | Path) -> Comparison:
     """Put the picks of two runs of the same model, data and metric side by side.
 
@@ -102,11 +145,22 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     """
     runs = load_run(first), load_run(second)
     _refuse_other(*runs)
-    return compared(*runs, *(_recommended(run) for run in runs))
-
-
-def _recommended(run: Run) -> Recipe | None:
-    return _recipe(run, run.picks["recommended"]) if "recommended" in run.picks else None
+    floats = [("float", row) for row in reference_rows(runs[0].summary) if row.reference == "float"]
+    picks = [
+        (f"{number} {row.picks[0]}", row)
+        for number, run in enumerate(runs, start=1)
+        for row in front_rows(run.front, run.summary)
+        if row.picks
+    ]
+    chosen = [run.picks.get("recommended") for run in runs]
+    nodes: dict[str, tuple[str, str]] = {}
+    if chosen[0] is not None and chosen[1] is not None:
+        before, after = _recipe(runs[0], chosen[0]), _recipe(runs[1], chosen[1])
+        unlike = sorted(before.nodes_unlike(after))
+        nodes = {node: (before.kind_of(node).value, after.kind_of(node).value) for node in unlike}
+    return Comparison(
+        summary=runs[0].summary, rows=(*floats, *picks), alike=chosen[0] == chosen[1] is not None, nodes=nodes
+    )
 
 
 def _recipe(run: Run, member: str) -> Recipe:

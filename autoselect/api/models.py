@@ -11,9 +11,8 @@ from typing import Any
 
 from autoselect.api.compiling import compile_model, compiled_path, on_target_of, target_names
 from autoselect.api.evaluating import score_models
-from autoselect.api.looking import file_content
 from autoselect.api.results import Built, CompiledModel, Inspection, Picked
-from autoselect.api.source import Source, ingredients_of, load_integer, load_source, read_recipe
+from autoselect.api.source import Source, file_content, ingredients_of, load_integer, load_source, read_recipe
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
@@ -335,7 +334,5 @@ def _inspect_one(model: str | Path | bytes, target: Target, wishes: Wishes) -> I
         found = analyse(TfliteFile(content))
     except ModelError as exc:
         raise ModelError(f"{name}: {exc}") from exc
-    placed = on_target_of(content, target, name)
-    return Inspection(
-        path=name, **found, fragmentation=placed.fragmentation, target=placed.table, score=None, compare=[]
-    )
+    fragmentation, table = on_target_of(content, target, name)
+    return Inspection(path=name, **found, fragmentation=fragmentation, target=table, score=None, compare=[])

@@ -345,7 +345,7 @@ def _request(
 
 def drawn(folder: RunFolder) -> Run:
     """Draw the figure and the page of a run that has ended, and read it back."""
-    from autoselect.report.figures.pareto import draw_pareto
+    from autoselect.report.figures.run_figures import draw_pareto
     from autoselect.report.page.page import write_page
 
     run = load_run(folder.root)

@@ -33,8 +33,8 @@ class BuildReply:
 
     ``compiled`` is what the target's compiler made of it and what was predicted, see
     :func:`autoselect.cases.compiling.compile_candidate`; empty where nothing was compiled. ``quantities`` is what the
-    run's objectives measure, by column. ``needs`` are the oldest runtimes that load it, as
-    :meth:`autoselect.domain.runtimes.Needs.as_dict`. ``places`` says where each op of the float model is in the file.
+    run's objectives measure, by column. ``needs`` are the oldest runtimes that load it, see
+    :func:`autoselect.domain.runtimes.needs_of`. ``places`` says where each op of the float model is in the file.
     """
 
     sha256: str
@@ -90,7 +90,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
         seconds=time.perf_counter() - start,
         compiled=compiled,
         quantities=_quantities(case, candidate.content, candidate.graph, compiled),
-        needs=needs_of(candidate.graph).as_dict(),
+        needs=needs_of(candidate.graph),
         places=dict(candidate.places),
     )
 

@@ -11,10 +11,9 @@ from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settled import Settled
 from autoselect.data.labelled import labelled_samples
-from autoselect.data.order import alike_neighbours
+from autoselect.data.recordings import alike_neighbours, checked, shared_windows
 from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
-from autoselect.data.windows import checked, shared_windows
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.errors import DataError, MetricError, UsageError
 from autoselect.runs.files import write_json

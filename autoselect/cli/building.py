@@ -103,7 +103,7 @@ def compile_model(
 
 
 def _print(made: Mapping[str, Any]) -> None:
-    from autoselect.report.tables import chip_tables as tables
+    from autoselect.report.tables import target_tables as tables
     from autoselect.report.tables.model_tables import aligned
 
     print_lines(aligned([("for", str(made["target"])), *tables.compiled_rows(made)]))

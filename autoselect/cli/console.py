@@ -8,10 +8,11 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import typer
-from rich.progress import ProgressColumn, Task
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
 from autoselect.cases.events import (
@@ -28,10 +29,6 @@ from autoselect.cases.events import (
 from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally, clock
 from autoselect.domain.words import counted
 from autoselect.errors import EXIT_INTERRUPTED, AutoselectError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
 
 
 class Count(ProgressColumn):
@@ -55,15 +52,11 @@ class Time(ProgressColumn):
 
 def out() -> Console:
     """The stream of results."""
-    from rich.console import Console
-
     return Console(file=sys.stdout, highlight=False)
 
 
 def err() -> Console:
     """The stream of messages and progress."""
-    from rich.console import Console
-
     return Console(file=sys.stderr, highlight=False)
 
 
@@ -152,8 +145,6 @@ def watching(
     On stderr: bars on a terminal, plain lines where it is none or ``NO_COLOR`` is set, warnings only where asked to be
     quiet. For machines: events as lines of JSON on stdout, and warnings on stderr.
     """
-    from rich.console import Console
-
     console = Console(file=stream or sys.stderr, highlight=False)
     with contextlib.ExitStack() as stack:
         results = stack.enter_context(_kept_stdout()) if as_json else None
@@ -209,8 +200,6 @@ class _LogLines(logging.Handler):
 
 
 def _bars(console: Console) -> Progress:
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
     text, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}", style="dim")
     bar = BarColumn(bar_width=8)
     return Progress(SpinnerColumn(finished_text="✓"), text, bar, Count(), Time(), note, console=console)

@@ -129,9 +129,8 @@ def _fields(found: Mapping[str, Any]) -> dict[str, str]:
 def _print_score(found: Mapping[str, Any]) -> None:
     """The score, and the verdict of the target as ``autoselect inspect`` has it."""
     from autoselect.cli.results import print_fields
-    from autoselect.report.tables.chip_tables import verdict_rows
     from autoselect.report.tables.model_tables import aligned
-    from autoselect.report.tables.target_tables import cost_rows
+    from autoselect.report.tables.target_tables import cost_rows, verdict_rows
 
     print_fields(_fields(found))
     target = found["target"]

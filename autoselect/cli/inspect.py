@@ -147,7 +147,7 @@ def _print_target(found: Mapping[str, Any]) -> None:
 
 def _print_chip(chip: Mapping[str, Any], refusal: str | None) -> None:
     """What a chip whose compiler decides takes of the model, piece by piece, and what it leaves."""
-    from autoselect.report.tables import chip_tables as tables
+    from autoselect.report.tables import target_tables as tables
     from autoselect.report.tables.model_tables import aligned
 
     name = chip["name"]
@@ -167,7 +167,7 @@ def _heading(graph: Mapping[str, Any]) -> str:
 def _print_strip(graph: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    from autoselect.report.tables.strip import strip_legend, strip_rows
+    from autoselect.report.tables.model_tables import strip_legend, strip_rows
 
     kinds, console = [op["kind"] for op in graph["ops"]], out()
     styles = {look.mark: look.style for look in LOOKS.values()}

@@ -7,18 +7,15 @@ from typing import Annotated
 import typer
 
 from autoselect._version import __version__
-from autoselect.cli.benchmark import benchmark
 from autoselect.cli.building import build, compile_model
-from autoselect.cli.check import check
+from autoselect.cli.config_file import init
 from autoselect.cli.diagnose import diagnose
 from autoselect.cli.evaluate import evaluate
-from autoselect.cli.explore import explore
-from autoselect.cli.init import init
 from autoselect.cli.inspect import inspect
 from autoselect.cli.parsing import Command, Group, ShortHelp
-from autoselect.cli.run_folders import compare, merge, pick, report, show, watch
-from autoselect.cli.search import demo, resume, search
-from autoselect.cli.what_if import what_if
+from autoselect.cli.run_folders import benchmark, compare, merge, pick, report, show, watch
+from autoselect.cli.search import check, demo, resume, search
+from autoselect.cli.what_if import explore, what_if
 
 app = typer.Typer(
     name="autoselect",

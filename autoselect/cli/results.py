@@ -11,7 +11,7 @@ import typer
 
 from autoselect.cli.console import out, print_lines, warn
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
-from autoselect.report.tables import chip_lines, result_lines
+from autoselect.report.tables import chip_results, result_lines
 from autoselect.report.tables import frames as tables
 from autoselect.runs.files import plain
 from autoselect.runs.run import Run
@@ -78,7 +78,7 @@ def print_run(run: Run, *, whole: bool = False) -> None:
         lines.append(_LATENCY_NOTE)
     for line in lines:
         out().print(line, style="bold" if line.startswith("recommended") else None, markup=False, soft_wrap=True)
-    if told := chip_lines.chip_lines(rows, run.summary, chip_lines.reference_ids(run.trials)):
+    if told := chip_results.chip_lines(rows, run.summary, chip_results.reference_ids(run.trials)):
         print_lines(["", *told, ""])
     if hint := _next_step(run):
         print_lines([f"Next: {hint}"])
@@ -92,8 +92,8 @@ def print_run(run: Run, *, whole: bool = False) -> None:
 
 def print_limits(table: pd.DataFrame, metric: str) -> None:
     """Print what would be recommended at each allowed drop, a line for each model and target."""
-    from autoselect.report.tables.limit_rows import limit_rows
     from autoselect.report.tables.model_tables import aligned
+    from autoselect.report.tables.what_if_rows import limit_rows
 
     heading, *rows = limit_rows(table, metric)
     first = heading.index("penalty")

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from autoselect.data.fit import fit_sample, is_signature_sample, numeric_array
-from autoselect.data.sample_writer import LabelledSample
+from autoselect.data.samples import LabelledSample
 from autoselect.data.sources import numbered_items, stacks_in, unwrap
 from autoselect.data.stacks import Stack, check_lengths, input_stacks, labels_of, stack_of, stacked_samples
 from autoselect.domain.tensors import TensorSpec

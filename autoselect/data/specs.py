@@ -67,7 +67,9 @@ def _parts(spec: str, purpose: str) -> tuple[str, str]:
 
 
 def _imported(module_name: str, spec: str, purpose: str) -> ModuleType:
-    _make_current_directory_importable()
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     importlib.invalidate_caches()
     try:
         return importlib.import_module(module_name)
@@ -78,12 +80,6 @@ def _imported(module_name: str, spec: str, purpose: str) -> ModuleType:
             f"{purpose}: expected module {module_name!r} to import, but it raised "
             f"{type(exc).__name__}: {exc}. Make `python -c 'import {module_name}'` work first."
         ) from exc
-
-
-def _make_current_directory_importable() -> None:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
 
 
 def _no_module(module_name: str, spec: str, purpose: str) -> str:

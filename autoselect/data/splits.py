@@ -41,7 +41,8 @@ def split_by_content(
     bundles = _bundles(digests, digests if groups is None else groups)
     if len(bundles) < 2:
         raise DataError(_too_few(digests, groups))
-    ranked = [bundles[label] for label in sorted(bundles, key=lambda label: _rank(label, seed))]
+    labels = sorted(bundles, key=lambda label: hashlib.blake2b(f"{seed}:{label}".encode(), digest_size=16).digest())
+    ranked = [bundles[label] for label in labels]
     wanted = max(1, round(heldout_fraction * len(digests)))
     chosen = _nearest([len(bundle) for bundle in ranked], wanted)
     heldout = np.array(sorted(i for number in chosen for i in ranked[number]), dtype=np.int64)
@@ -78,10 +79,6 @@ def _too_few(digests: Sequence[str], groups: Sequence[str] | None) -> str:
         f"expected at least two {wanted} to split, got {counted(len(digests), 'sample')} of {got}. "
         "Bring more samples, or held-out data of their own."
     )
-
-
-def _rank(label: str, seed: int) -> bytes:
-    return hashlib.blake2b(f"{seed}:{label}".encode(), digest_size=16).digest()
 
 
 def _nearest(sizes: Sequence[int], wanted: int) -> list[int]:

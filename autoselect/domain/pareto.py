@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-"""Rows that are compared at once with all rows that may dominate them."""
-
 
 def non_dominated(losses: np.ndarray) -> np.ndarray:
     """Mark the rows that no other row dominates.
@@ -25,6 +23,7 @@ def non_dominated(losses: np.ndarray) -> np.ndarray:
     keep = np.zeros(len(losses), dtype=bool)
     # Whoever dominates a row comes before it in this order.
     order = np.lexsort(losses.T[::-1]) if losses.size else np.arange(len(losses))
+    # Rows that are compared at once with all rows that may dominate them.
     size = 256
     for start in range(0, len(losses), size):
         block = order[start : start + size]

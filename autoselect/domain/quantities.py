@@ -170,11 +170,8 @@ def stored_bytes(size_bytes: float, quantities: Mapping[str, float]) -> float:
         size_bytes: Of the file.
         quantities: Of the candidate, by column.
     """
-    return next((float(quantities[c]) for c in map(_column_of, PACKED) if c in quantities), float(size_bytes))
-
-
-def _column_of(word: str) -> str:
-    return QUANTITIES[word].column
+    columns = (QUANTITIES[word].column for word in PACKED)
+    return next((float(quantities[column]) for column in columns if column in quantities), float(size_bytes))
 
 
 def objectives_of(names: Sequence[str], metric: str, direction: Direction) -> tuple[Objective, ...]:

@@ -89,10 +89,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse what no builder could build."""
-        object.__setattr__(self, "denylisted_nodes", frozenset(self.denylisted_nodes))
-        object.__setattr__(self, "denylisted_ops", frozenset(self.denylisted_ops))
-        object.__setattr__(self, "int16_nodes", frozenset(self.int16_nodes))
-        object.__setattr__(self, "float_nodes", frozenset(self.float_nodes))
+        for name in ("denylisted_nodes", "denylisted_ops", "int16_nodes", "float_nodes"):
+            object.__setattr__(self, name, frozenset(getattr(self, name)))
         _require(self.fallback, get_args(Fallback), "fallback")
         if self.float_nodes and self.fallback == "float":
             raise RecipeError(

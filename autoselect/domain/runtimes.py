@@ -86,40 +86,22 @@ class Runtime:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+def needs_of(graph: Graph) -> dict[str, str]:
     """The oldest runtimes that load a model, of those that were tried.
 
-    Attributes:
-        litert: The version of LiteRT.
-        tensorflow: The version of TensorFlow whose interpreter loads it; None if none does yet.
-        because: The ops that the oldest runtimes lack, with how often they occur.
+    Returns:
+        ``litert``, the version of LiteRT; ``tensorflow``, the version of TensorFlow whose interpreter loads it, empty
+        if none does yet; and ``because``, the ops that the oldest runtimes lack, with how often they occur.
     """
-
-    litert: Version
-    tensorflow: Version | None
-    because: Mapping[str, int]
-
-    def as_dict(self) -> dict[str, str]:
-        """As plain values; ``tensorflow`` is empty if none does yet."""
-        return {
-            "litert": version_text(self.litert),
-            "tensorflow": "" if self.tensorflow is None else version_text(self.tensorflow),
-            "because": ", ".join(f"{lack} ({count})" for lack, count in self.because.items()),
-        }
-
-
-def needs_of(graph: Graph) -> Needs:
-    """What a model needs."""
     found = Counter(lack for op in graph.ops if (lack := _lack(op, graph)) is not None)
     lacks = [lack for lack in LACKS if lack in found]
     versions = [OLDEST["TensorFlow"], *(lack.tensorflow for lack in lacks)]
     versions_known = [version for version in versions if version is not None]
-    return Needs(
-        litert=max([OLDEST["LiteRT"], *(lack.litert for lack in lacks)]),
-        tensorflow=max(versions_known) if len(versions_known) == len(versions) else None,
-        because={lack.told: found[lack] for lack in lacks},
-    )
+    return {
+        "litert": version_text(max([OLDEST["LiteRT"], *(lack.litert for lack in lacks)])),
+        "tensorflow": version_text(max(versions_known)) if len(versions_known) == len(versions) else "",
+        "because": ", ".join(f"{lack.told} ({found[lack]})" for lack in lacks),
+    }
 
 
 def why_refused(graph: Graph, runtime: Runtime | None) -> str | None:

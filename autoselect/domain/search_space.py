@@ -87,10 +87,10 @@ class BoundSpace:
     def further_toggles(self) -> dict[str, tuple[Toggle, ...]]:
         """Choices of each further state, over the same nodes as the toggles."""
         toggles = [d for d in self.dimensions if isinstance(d, Toggle)]
-        return {state: tuple(self._further(state, toggle) for toggle in toggles) for state in self.further}
-
-    def _further(self, state: str, toggle: Toggle) -> Toggle:
-        return Toggle(name=f"{state}:{toggle.name}", nodes=toggle.nodes - self.barred(state))
+        return {
+            state: tuple(Toggle(name=f"{state}:{d.name}", nodes=d.nodes - self.barred(state)) for d in toggles)
+            for state in self.further
+        }
 
     def barred(self, state: str) -> frozenset[str]:
         """Nodes that no candidate has in a further state."""

@@ -111,28 +111,25 @@ def _join_readers(graph: Graph, nodes: Sequence[Node], leaders: Mapping[int, int
     members: dict[int, list[Node]] = {}
     for node in nodes:
         members.setdefault(leaders[node.index], []).append(node)
-    readers = graph.consumers()
+    producers, readers = graph.producers(), graph.consumers()
     joined: dict[int, int] = {}
     for leader, group in sorted(members.items(), reverse=True):
         inside = {node.index for node in group}
         outputs = [tensor for node in group for tensor in graph.ops[node.index].outputs]
         units_reading = {leaders.get(i, -1) for tensor in outputs for i in readers.get(tensor, []) if i not in inside}
         is_output = any(tensor in graph.outputs for tensor in outputs)
-        reads_node = any(producer in leaders and producer not in inside for producer in _producers(graph, group))
+        inputs = [tensor for node in group for tensor in graph.ops[node.index].inputs]
+        before = {producers[tensor] for tensor in inputs if tensor in producers} - inside
         if (
             all(_follows(node) for node in group)
             and len(units_reading) == 1
             and -1 not in units_reading
-            and not (is_output or reads_node)
+            and not is_output
+            and before.isdisjoint(leaders)
         ):
             [reader] = units_reading
             joined[leader] = joined.get(reader, reader)
     return joined
-
-
-def _producers(graph: Graph, group: Sequence[Node]) -> set[int]:
-    producers = graph.producers()
-    return {producers[tensor] for node in group for tensor in graph.ops[node.index].inputs if tensor in producers}
 
 
 def _follows(node: Node) -> bool:

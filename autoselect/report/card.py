@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from autoselect.domain.words import between, counted, said, some
 from autoselect.report.tables import frames
 from autoselect.report.tables.chip_results import OnChip, asks_compiler, chips_of
-from autoselect.report.tables.chip_tables import version_texts
 from autoselect.report.tables.result_lines import cells
+from autoselect.report.tables.target_tables import version_texts
 from autoselect.runs.run import Run
 
 _NODES = {

@@ -76,7 +76,7 @@ class Scores(_Measured, CountsLeft):
             earlier versions.
         drop_bound: What ``drop`` is at most on other samples, with a confidence of 95 %, from paired samples; NaN like
             ``drop_noise``, with an evaluator that returns one number, and in records of earlier versions.
-        needs: The oldest runtimes that load it, as :meth:`autoselect.domain.runtimes.Needs.as_dict`; empty in records
+        needs: The oldest runtimes that load it, see :func:`autoselect.domain.runtimes.needs_of`; empty in records
             of earlier versions.
     """
 

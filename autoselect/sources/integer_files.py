@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from autoselect.domain.graph import IN_INTEGERS, Op, OpKind
@@ -15,25 +14,15 @@ from autoselect.tflite.tflite_file import TfliteFile
 _WEIGHT_DTYPES = frozenset({"int8", "uint8", "int4"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntegerModel:
-    """An integer model.
-
-    Attributes:
-        content: Bytes of the file.
-        per_channel: Whether weights have one scale for each channel.
-    """
-
-    content: bytes
-    per_channel: bool
-
-
-def integer_model(source: str | Path | bytes, signature: str | None) -> IntegerModel:
+def integer_model(source: str | Path | bytes, signature: str | None) -> tuple[bytes, bool]:
     """Read an integer model.
 
     Args:
         source: A ``.tflite`` file or its bytes.
         signature: Key of the signature to take, where the file has several.
+
+    Returns:
+        Its bytes, and whether weights have one scale for each channel.
 
     Raises:
         ModelError: If it cannot be read, or computes nothing with integers.
@@ -54,7 +43,9 @@ def integer_model(source: str | Path | bytes, signature: str | None) -> IntegerM
             f"The integer model has no integer op (--integer): {_kinds(ops)} Expected is a model with int8 weights and "
             "int8 activations. Leave the option out to have autoselect quantize the float model."
         )
-    return IntegerModel(content=content, per_channel=_is_per_channel(model))
+    tensors = (tensor for tensor in model.subgraphs[0].tensors if fb.is_constant(model, tensor))
+    weights = (tensor for tensor in tensors if fb.TENSOR_DTYPES[tensor.type] in _WEIGHT_DTYPES)
+    return content, any(len(fb.scales(tensor)) > 1 for tensor in weights)
 
 
 def settled(file: TfliteFile, float_model: fb.Model) -> TfliteFile:
@@ -79,8 +70,3 @@ def _kinds(ops: tuple[Op, ...]) -> str:
     if any(op.kind is OpKind.HYBRID for op in ops):
         return "only its weights are quantized (dynamic range)."
     return "it is a float model."
-
-
-def _is_per_channel(model: fb.Model) -> bool:
-    tensors = (tensor for tensor in model.subgraphs[0].tensors if fb.is_constant(model, tensor))
-    return any(len(fb.scales(t)) > 1 for t in tensors if fb.TENSOR_DTYPES[t.type] in _WEIGHT_DTYPES)

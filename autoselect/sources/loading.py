@@ -6,8 +6,7 @@ from pathlib import Path
 
 from autoselect.errors import ModelError
 from autoselect.sources.converters.kinds import kind_of
-from autoselect.sources.keras_files import KERAS_SUFFIXES, load_keras
-from autoselect.sources.keras_models import from_keras
+from autoselect.sources.keras_models import KERAS_SUFFIXES, from_keras, load_keras
 from autoselect.sources.saved_models import from_saved_model
 from autoselect.sources.tflite_files import FloatModel, from_bytes, is_ready
 from autoselect.sources.wishes import NO_WISHES, Wishes

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
 import loaders
 
 import autoselect
-from autoselect.report.tables.layer_rows import name_of
+from autoselect.report.tables.layer_tables import name_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "diagnosis"
 ABLATE = 16

@@ -16,8 +16,8 @@ import pandas as pd
 import parts
 
 import autoselect
+from autoselect.api.run import Run
 from autoselect.embedded import calibration, heldout_samples, model_path, search_samples
-from autoselect.report.run import Run
 
 RESULTS = Path(__file__).resolve().parent / "results"
 _MOBILENET = {

@@ -27,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cases
 
 import autoselect
+from autoselect.api.run import Run
 from autoselect.compilers.emulation import EmulatedRunner
 from autoselect.compilers.libraries import find_libraries
 from autoselect.compilers.opening import compiler_of
 from autoselect.errors import AutoselectError
 from autoselect.events import Event, StageStarted
-from autoselect.report.run import Run
 from autoselect.scoring.evaluate import call_evaluator
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target

@@ -13,7 +13,7 @@ from typing import Any
 import denoiser
 
 import autoselect
-from autoselect.report.run import Run
+from autoselect.api.run import Run
 from autoselect.runs.files import write_json, write_text
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -19,7 +19,7 @@ from autoselect.domain.recipe import Recipe, kind_of_repair
 from autoselect.domain.rule import Standing
 from autoselect.embedded import calibration, heldout_samples, model_path, search_samples
 from autoselect.errors import UsageError
-from autoselect.report.page.levels import level_rows
+from autoselect.report.page.recommended import level_rows
 from autoselect.study.setup import weight_ladder
 from autoselect.study.what_if import questions
 

@@ -23,7 +23,7 @@ from autoselect.embedded import model_bytes
 from autoselect.errors import DataError, ModelError, RecipeError, RunFolderError, UsageError
 from autoselect.runs.folder import RunFolder
 from autoselect.scoring.target_file import read_target
-from autoselect.sources.keras_files import load_keras
+from autoselect.sources.keras_models import load_keras
 from autoselect.study.recording.optuna_study import read_records
 from autoselect.study.setup.space_file import read_space
 

@@ -10,7 +10,7 @@ import pytest
 
 import autoselect
 from autoselect.errors import RecipeError
-from autoselect.report.tables.strip import strip_rows
+from autoselect.report.tables.model_tables import strip_rows
 
 
 def test_a_recipe_with_16_bit_nodes_is_built_again_bit_for_bit(tmp_path: Path) -> None:

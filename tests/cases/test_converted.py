@@ -19,8 +19,7 @@ import pytest
 import zoo
 from reviewing import Reviewed
 
-from autoselect.api.looking import look
-from autoselect.api.source import load_source
+from autoselect.api.source import load_source, look
 from autoselect.cases.calibrate import load_float
 from autoselect.cases.files import CaseFiles
 from autoselect.data.representative import representative_samples
@@ -353,7 +352,7 @@ def test_ctrl_c_ends_the_converter(home: Home, tmp_path: Path) -> None:
     code = f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from autoselect.api.looking import look
+from autoselect.api.source import look
 look({arguments})
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zoo
 
-from autoselect.api.looking import look
+from autoselect.api.source import look
 from autoselect.cases.scoring_samples import scored_shape
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import MetricError

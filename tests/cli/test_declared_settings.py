@@ -21,9 +21,8 @@ from autoselect.cases.declared import declared, told_of
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.cases.settled import Facts, kept_of
 from autoselect.cases.shared_settings import SharedSettings
-from autoselect.cli.config_file import keys_of
+from autoselect.cli.config_file import config_text, keys_of
 from autoselect.cli.diagnose import diagnose
-from autoselect.cli.init import config_text
 from autoselect.cli.main import app
 from autoselect.cli.search import search
 from autoselect.diagnosis import settings as diagnosis_settings

@@ -14,7 +14,7 @@ from reviewing import Reviewed
 from typer.testing import CliRunner
 
 import autoselect
-from autoselect.cli import check as cli_check
+from autoselect.cli import search as cli_search
 from autoselect.cli.main import app
 from autoselect.study.outlook import Outlook
 
@@ -139,7 +139,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, *args: str, machine_bytes: float = 
     from dataclasses import replace
 
     monkeypatch.setitem(vars(autoselect), "check", lambda *_, **__: replace(OUTLOOK, **changes))
-    monkeypatch.setattr(cli_check, "memory_bytes", lambda: machine_bytes)
+    monkeypatch.setattr(cli_search, "memory_bytes", lambda: machine_bytes)
     monkeypatch.setattr(sys, "argv", ["autoselect", "check", "m.tflite", *args])
     return CliRunner().invoke(app, ["check", "m.tflite", *args])
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoselect.data.sample_writer import content_digest
-from autoselect.data.samples import Sample, SampleStore
+from autoselect.data.fit import Sample
+from autoselect.data.samples import SampleStore, content_digest
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError, StorageError
 

@@ -56,7 +56,7 @@ NEEDS = {
 
 @pytest.mark.parametrize(("ops", "litert", "tensorflow", "because"), NEEDS.values(), ids=NEEDS)
 def test_what_a_model_needs(ops: Sequence[tuple[str, str, str]], litert: str, tensorflow: str, because: str) -> None:
-    assert needs_of(graph(*ops)).as_dict() == {"litert": litert, "tensorflow": tensorflow, "because": because}
+    assert needs_of(graph(*ops)) == {"litert": litert, "tensorflow": tensorflow, "because": because}
 
 
 REFUSED = {

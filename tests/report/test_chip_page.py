@@ -14,8 +14,7 @@ from opened_page import open_page
 
 from autoselect.report.page.page import context, page_of, write_page
 from autoselect.report.tables import frames
-from autoselect.report.tables.chip_lines import chip_lines, reference_ids
-from autoselect.report.tables.chip_results import asks_compiler, chips_of, most_left
+from autoselect.report.tables.chip_results import asks_compiler, chip_lines, chips_of, most_left, reference_ids
 from autoselect.report.tables.result_lines import all_rows
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.text import Text
 
 from autoselect.report.figures.drawing import BLUE, VERMILION, drawable, save, sheet
-from autoselect.report.figures.layer_bars import layers_figure
-from autoselect.report.figures.suspects import suspects_figure, travel_figure
-from autoselect.report.figures.weight_ranges import weights_figure
-from autoselect.report.tables.layer_rows import common_folder, cut_middle
+from autoselect.report.figures.layer_figures import layers_figure, travel_figure
+from autoselect.report.figures.suspects import suspects_figure, weights_figure
+from autoselect.report.tables.layer_tables import common_folder, cut_middle
 
 SIZES = (12, 111, 400)
 

@@ -10,7 +10,7 @@ import made_run as made
 import pandas as pd
 import pytest
 
-from autoselect.report.figures.pareto import pareto_figure
+from autoselect.report.figures.run_figures import pareto_figure
 from autoselect.report.page import history as page_history
 from autoselect.report.page import models as page_models
 from autoselect.report.page.page import context, page_of

@@ -9,7 +9,7 @@ import pytest
 
 from autoselect.domain.quantities import possible
 from autoselect.embedded import model_bytes
-from autoselect.report.page import effects, graphs, nodes
+from autoselect.report.page import graphs, nodes, recommended
 from autoselect.report.page.page import context, page_of
 from autoselect.runs.files import write_table
 from autoselect.runs.run import Run
@@ -20,9 +20,9 @@ SAMPLES = "index,group,sqnr_db,label,float_answer,answer\n17,pump 3,-2.0,1,1,0\n
 
 def test_the_classes_that_lose_most_come_first_then_those_with_other_answers(tmp_path: Path) -> None:
     run = made.made_run(tmp_path)
-    assert effects.class_rows(run) == []
+    assert recommended.class_rows(run) == []
     (tmp_path / "heldout_classes.csv").write_text(CLASSES)
-    rows = effects.class_rows(run)
+    rows = recommended.class_rows(run)
     assert [(row["name"], row["change"], row["changed"]) for row in rows] == [
         (1, "−10", 12),
         (3, "0", 4),
@@ -35,7 +35,7 @@ def test_the_classes_that_lose_most_come_first_then_those_with_other_answers(tmp
 def test_samples_equal_to_floats_are_none_of_the_furthest(tmp_path: Path) -> None:
     run = made.made_run(tmp_path)
     (tmp_path / "heldout_samples.csv").write_text(SAMPLES)
-    rows = effects.sample_rows(run)
+    rows = recommended.sample_rows(run)
     assert [(row["index"], row["group"], row["sqnr"]) for row in rows] == [
         ("17", "pump 3", "−2.0 dB"),
         ("4", "", "11.5 dB"),

@@ -16,7 +16,7 @@ from reviewing import Reviewed
 
 from autoselect.domain.pareto import non_dominated
 from autoselect.errors import StorageError
-from autoselect.report.figures.pareto import draw_pareto, pareto_figure
+from autoselect.report.figures.run_figures import draw_pareto, pareto_figure
 
 PICKS = ("accurate", "balanced", "compact", "integer")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from autoselect.report.figures.pareto import history_figure
-from autoselect.report.run import Run
-from autoselect.report.tables.volumes import volume_by_trial
+from autoselect.api.run import Run
+from autoselect.report.figures.run_figures import history_figure
+from autoselect.report.tables.frames import volume_by_trial
 
 SUMMARY = {
     "status": "complete",

@@ -17,7 +17,8 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from autoselect.report.tables.layer_rows import Table, common_folder, cut_middle, name_of, node_number
+from autoselect.report.tables.frames import Table
+from autoselect.report.tables.layer_tables import common_folder, cut_middle, name_of, node_number
 from autoselect.runs.files import write_bytes
 
 # Okabe and Ito's colours, which readers with any common colour vision tell apart.
@@ -186,7 +187,8 @@ def set_node_ticks(axes: Axes, rows: Table) -> None:
         axes.set_xticks(range(len(rows)), texts, rotation=90, fontsize=8, parse_math=False)
         axes.set_xlabel("node, in graph order", fontsize=10)
         return
-    step = next(step for step in _steps() if len(rows) / step <= 25)
+    steps = (step * 10**power for power in range(9) for step in (1, 2, 5))
+    step = next(step for step in steps if len(rows) / step <= 25)
     places = range(0, len(rows), step)
     axes.set_xticks(places, [node_number(rows[place], place) for place in places], fontsize=9, parse_math=False)
     axes.set_xlabel("node, in graph order, by the index of its op", fontsize=10)
@@ -195,11 +197,6 @@ def set_node_ticks(axes: Axes, rows: Table) -> None:
 def bar_width(count: int) -> float:
     """Width of one of so many bars, in nodes."""
     return 0.8 if count <= MANY_NODES else 1.0
-
-
-def _steps() -> Sequence[int]:
-    """1, 2, 5, 10, 20, 50 and so on."""
-    return [step * 10**power for power in range(9) for step in (1, 2, 5)]
 
 
 def key(figure: Figure, entries: Sequence[tuple[str, str, float]]) -> None:

@@ -1,4 +1,4 @@
-"""Figures of a diagnosis: its worst nodes as bars, and how far errors travel as a line; computes no figures."""
+"""Single nodes: the worst ones as bars, and the weights of one against the int8 step; computes no figures."""
 
 from __future__ import annotations
 
@@ -12,115 +12,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from autoselect.domain.layers import HEALTHY_RMSE_PER_SCALE, SUSPICIOUS_RMSE_PER_SCALE
 from autoselect.report.figures import drawing
-from autoselect.report.figures.layer_bars import FAINT, color_of, opacity_of
-from autoselect.report.figures.layout import name_point, place_labels, view
-from autoselect.report.tables.layer_rows import Suspect, Table, column, is_accumulated, op_type, records, worst
-
-
-def travel_figure(table: pd.DataFrame | Table) -> Figure:
-    """Draw ``travel_nsr``, ``travel_rmse/scale`` and ``error_growth`` by node; mark where the growth is largest.
-
-    Args:
-        table: The wide layer table of a diagnosis of the whole model, in graph order.
-
-    Returns:
-        A figure 1200 dots wide with three panels, or with a note where the columns are missing or empty.
-    """
-    rows = records(table)
-    named = len(rows) <= drawing.NAMED_NODES
-    figure = drawing.sheet(9.4 if named else 8.2)
-    drawing.headline(figure, "The error on its way through the graph; marked: where it grows most")
-    if not np.isfinite(column(rows, "travel_nsr")).any():
-        return drawing.note(figure, "No accumulated error was measured.")
-    power, steps, growth = figure.subplots(3, 1, sharex=True, height_ratios=[3, 2, 2.4])
-    drawing.frame(figure, left=1.25, right=1.1, top=0.55, bottom=0.75)
-    places = _steepest(column(rows, "error_growth"))
-    _draw_power(power, rows, places)
-    _draw_steps(steps, rows, places)
-    _draw_growth(growth, rows, places)
-    drawing.set_node_ticks(growth, rows)
-    drawing.fit_names(figure, growth)
-    _name_steepest(growth, rows, places)
-    return figure
-
-
-def _steepest(growth: np.ndarray) -> list[int]:
-    """Rows of the largest growth above 1, largest first."""
-    known = [int(place) for place in np.argsort(-growth, kind="stable") if growth[place] > 1]
-    return known[:3]
-
-
-def _draw_power(axes: Axes, rows: Table, places: list[int]) -> None:
-    values = column(rows, "travel_nsr")
-    positive = values[values > 0] if (values > 0).any() else np.ones(1)
-    drawing.set_decades(axes, positive.min() / 2, positive.max() * 2)
-    _draw_line(axes, values, "travel_nsr", places)
-    if axes.get_ylim()[1] > 1:
-        drawing.draw_threshold(axes, 1.0, "1: as strong\nas the signal", color=drawing.GREY)
-    axes.set_ylabel("accumulated error:\npower over signal power", fontsize=10.5)
-    drawing.tidy(axes)
-
-
-def _draw_steps(axes: Axes, rows: Table, places: list[int]) -> None:
-    values = column(rows, "travel_rmse/scale")
-    drawing.set_values(axes, values)
-    _draw_line(axes, values, "travel_rmse/scale", places)
-    axes.set_ylabel("accumulated error\nin steps (rmse/scale)", fontsize=10.5)
-    drawing.tidy(axes)
-
-
-def _draw_line(axes: Axes, values: np.ndarray, what: str, places: list[int]) -> None:
-    """A line through the nodes; gaps where there is no figure, the marked nodes in their colour."""
-    marker = "o" if len(values) <= drawing.MANY_NODES else ""
-    xs = np.arange(len(values))
-    axes.plot(xs, values, color=drawing.BLUE, linewidth=1.3, marker=marker, markersize=3.5, gid=what, zorder=2)
-    drawing.dots(
-        axes,
-        zip(places, values[places], strict=True),
-        marker="o",
-        markersize=7,
-        color=drawing.VERMILION,
-        markeredgecolor="white",
-        gid=f"{what} marked",
-        zorder=4,
-    )
-    for place in places:
-        axes.axvline(place, color=drawing.VERMILION, linewidth=0.8, alpha=0.5, zorder=1)
-
-
-def _draw_growth(axes: Axes, rows: Table, places: list[int]) -> None:
-    """Bars from 1, where the error neither grows nor shrinks."""
-    values = column(rows, "error_growth")
-    positive = [1.0, *values[values > 0].tolist()]
-    # Lowest growth that the axis shows.
-    drawing.set_decades(axes, max(min(positive), 1e-3) / 1.5, max(positive) * 1.5)
-    bars = axes.bar(
-        np.arange(len(rows)), values - 1.0, bottom=1.0, width=drawing.bar_width(len(rows)), linewidth=0, zorder=2
-    )
-    for place, bar in enumerate(bars):
-        bar.set_facecolor(drawing.VERMILION if place in places else drawing.BLUE)
-    drawing.draw_threshold(axes, 1.0, "1: as it\ncame in", color=drawing.GREY)
-    for place in places:
-        axes.axvline(place, color=drawing.VERMILION, linewidth=0.8, alpha=0.5, zorder=1)
-    axes.set_ylabel("growth of that power\nin this node", fontsize=10.5)
-    drawing.tidy(axes)
-
-
-def _name_steepest(axes: Axes, rows: Table, places: list[int]) -> None:
-    if not places:
-        return
-    drawing.raise_ceiling(axes, 0.45)
-    values = column(rows, "error_growth")
-    labels = [
-        name_point(
-            axes,
-            f"{drawing.label_of(rows, place, 30)}  × {values[place]:.3g}",
-            (float(place), float(values[place])),
-        )
-        for place in places
-    ]
-    place_labels(axes, labels, drawing.bar_points(axes, values), dots=drawing.DOTS_PER_INCH / 72)
-
+from autoselect.report.figures.layer_figures import FAINT, color_of, opacity_of
+from autoselect.report.figures.layout import view
+from autoselect.report.tables.frames import Record, Table, column, number, records
+from autoselect.report.tables.layer_tables import Suspect, cell_numbers, is_accumulated, name_of, op_type, worst
 
 _ABLATIONS = {
     "leave_one_in": ("outputs' error with this\nnode alone in integers", "large: it harms by itself"),
@@ -226,3 +121,69 @@ def _set_view(axes: Axes, values: np.ndarray) -> None:
     axes.set_xlim(*view(values[np.isfinite(values)].tolist(), (), reach=0.0))
     axes.xaxis.set_major_locator(MaxNLocator(2))
     drawing.set_plain_numbers(axes, along="x")
+
+
+def weights_figure(row: Record) -> Figure:
+    """Draw the range of each channel above, and below the step of its int8 weights where it is known.
+
+    Args:
+        row: One node: ``weight_minima`` and ``weight_maxima`` of each output channel, ``weight_scales`` of each
+            channel or of the tensor.
+
+    Returns:
+        A figure 1200 dots wide with one or two panels, or with a note where the node has no weights.
+    """
+    low, high = cell_numbers(row, "weight_minima"), cell_numbers(row, "weight_maxima")
+    scales = cell_numbers(row, "weight_scales")
+    figure = drawing.sheet(6.6 if scales.size else 4.6)
+    figure.text(
+        0.02,
+        1.0 - 0.2 / figure.get_figheight(),
+        drawing.drawable(f"Weights of {name_of(row, 60)}   {op_type(row)}"),
+        va="top",
+        fontsize=13,
+        parse_math=False,
+    )
+    if not low.size or low.size != high.size:
+        return drawing.note(figure, "This node has no weights.")
+    panels = figure.subplots(2 if scales.size else 1, 1, sharex=True, squeeze=False)[:, 0]
+    drawing.frame(figure, left=1.25, right=0.5, top=0.65, bottom=0.75)
+    _draw_ranges(panels[0], low, high)
+    if scales.size:
+        _draw_int8_steps(panels[1], scales, low.size)
+    panels[-1].set_xlim(-0.7, low.size - 0.3)
+    panels[-1].xaxis.get_major_locator().set_params(integer=True)
+    panels[-1].set_xlabel(_channels_text(low.size, number(row.get("weight_range_ratio"))), fontsize=10)
+    return figure
+
+
+def _draw_ranges(axes: Axes, low: np.ndarray, high: np.ndarray) -> None:
+    """Thick lines instead of bars: of thousands, each stays as wide as a dot."""
+    points_wide = axes.bbox.width / drawing.DOTS_PER_INCH * 72
+    width = max(0.8 * points_wide / (low.size + 0.4), 0.8)
+    axes.vlines(
+        np.arange(low.size), low, high, color=drawing.BLUE, linewidth=width, capstyle="butt", zorder=2, gid="range"
+    )
+    axes.set_ylim(*view([*low.tolist(), *high.tolist()], (), reach=0.0))
+    axes.axhline(0.0, color=drawing.BLACK, linewidth=0.6, zorder=1)
+    axes.set_ylabel("float weights,\nsmallest to largest", fontsize=10.5)
+    drawing.tidy(axes)
+
+
+def _draw_int8_steps(axes: Axes, scales: np.ndarray, channels: int) -> None:
+    drawing.set_values(axes, scales)
+    if scales.size == channels:
+        edges = np.arange(channels + 1) - 0.5
+        width = 1.4 if channels <= drawing.MANY_NODES else 0.7
+        axes.stairs(scales, edges, baseline=None, color=drawing.VERMILION, linewidth=width, zorder=2, gid="steps")
+    else:
+        for scale in scales:
+            axes.axhline(float(scale), color=drawing.VERMILION, linewidth=1.6, zorder=2, gid="step of the tensor")
+    kind = "of each channel" if scales.size == channels else "of the whole tensor"
+    axes.set_ylabel(f"int8 step\n{kind}", fontsize=10.5)
+    drawing.tidy(axes)
+
+
+def _channels_text(count: int, ratio: float | None) -> str:
+    told = f"output channel, {count} in all"
+    return told if ratio is None else f"{told}; the widest is {ratio:.3g} times the narrowest"

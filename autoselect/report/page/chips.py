@@ -8,10 +8,9 @@ from typing import Any
 
 from autoselect.domain.words import between
 from autoselect.report.page.models import spoken
-from autoselect.report.tables.chip_lines import reference_ids
-from autoselect.report.tables.chip_results import Chip, OnChip, chips_of
-from autoselect.report.tables.chip_tables import version_texts
-from autoselect.report.tables.frames import MISSING, ModelRow, format_size, front_rows, reference_rows
+from autoselect.report.tables.chip_results import Chip, OnChip, chips_of, reference_ids
+from autoselect.report.tables.frames import MISSING, format_size, front_rows, reference_rows
+from autoselect.report.tables.target_tables import version_texts
 from autoselect.runs.run import Run
 
 Row = dict[str, Any]
@@ -36,7 +35,8 @@ def _section(run: Run, chip: Chip) -> Row:
     for row in (*front_rows(run.front, run.summary), *reference_rows(run.summary)):
         key = ids.get(row.reference, row.label)
         if key in chip.models:
-            shown[key] = ", ".join(filter(None, (shown.get(key), _label(row))))
+            name = ", ".join(row.picks) or (row.label if row.reference else "")
+            shown[key] = ", ".join(filter(None, (shown.get(key), name)))
     rows = [_row(run, key, text, chip.models[key]) for key, text in shown.items()]
     samples = {model.score("samples") for model in chip.models.values()} - {None, 0.0}
     return {
@@ -49,10 +49,6 @@ def _section(run: Run, chip: Chip) -> Row:
         "rows": rows,
         "reasons": _reasons(shown, chip.models),
     }
-
-
-def _label(row: ModelRow) -> str:
-    return ", ".join(row.picks) or (row.label if row.reference else "")
 
 
 def _row(run: Run, key: str, label: str, model: OnChip) -> Row:

@@ -9,16 +9,23 @@ from autoselect.cases.declared import declared
 from autoselect.cases.events import STAGES
 from autoselect.domain.words import amount, counted, listed
 from autoselect.report.page.nodes import THRESHOLDS
-from autoselect.report.tables.frames import first_pick, front_rows, number, reference_rows
-from autoselect.report.tables.layer_rows import ERROR, column, name_of, records
-from autoselect.report.tables.volumes import volume_by_trial
+from autoselect.report.tables.frames import (
+    column,
+    first_pick,
+    front_rows,
+    number,
+    records,
+    reference_rows,
+    volume_by_trial,
+)
+from autoselect.report.tables.layer_tables import ERROR, name_of
 from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 
 
 def hypervolumes(run: Run) -> list[tuple[int, float]]:
-    """The hypervolume after each evaluation, as :func:`autoselect.report.tables.volumes.volume_by_trial` tells it.
+    """The hypervolume after each evaluation, as :func:`autoselect.report.tables.frames.volume_by_trial` tells it.
 
     An evaluation is a candidate that was run, on all samples or on part of them; known ones cost nothing.
 

@@ -1,4 +1,4 @@
-"""The models of a run as the page shows them: trials, front, references, and pick cards."""
+"""The models of a run as the page shows them: trials, front, references, pick cards, and what each limit recommends."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS, possible
-from autoselect.domain.words import CLOSENESS, SHARES, lost
+from autoselect.domain.words import CLOSENESS, SHARES, label, lost
 from autoselect.report.tables.chip_results import most_left
 from autoselect.report.tables.frames import (
     BYTE_COLUMNS,
@@ -22,10 +24,12 @@ from autoselect.report.tables.frames import (
     largest,
     number,
     pick_order,
+    records,
     reference_rows,
 )
-from autoselect.report.tables.layer_rows import records
-from autoselect.runs.run import Run
+from autoselect.report.tables.what_if_rows import limit_rows
+from autoselect.runs.folder import RunFolder
+from autoselect.runs.run import Run, read_limits
 
 Row = dict[str, Any]
 
@@ -219,3 +223,40 @@ def spoken(value: float, summary: Mapping[str, Any], scale: float | None = None,
 
 def _text(cell: object) -> str:
     return cell if isinstance(cell, str) else ""
+
+
+def allowed_rows(run: Run) -> list[tuple[str, ...]]:
+    """A heading, and a row for each stretch of allowed drops with one recommendation; none in runs without the table.
+
+    Raises:
+        RunFolderError: If the table is damaged.
+    """
+    table = _limits_of(run)
+    return [] if table.empty else limit_rows(table, str(run.summary["metric"]))
+
+
+def allowed_points(run: Run) -> Row | None:
+    """Points of the chart: allowed drops, penalties, what nine in ten resamples recommend, and members' ids.
+
+    Returns:
+        ``drops`` and ``own`` (the run's limit) in the unit that ``axis`` names; ``low`` and ``high`` hold None if
+        nothing was resampled. None in runs without the table.
+    """
+    table, metric = _limits_of(run), str(run.summary["metric"])
+    if table.empty:
+        return None
+    scale, unit = (100.0, "points") if metric in SHARES else (1.0, label(metric))
+    return {
+        "axis": f"allowed drop, {unit}",
+        "own": scale * float(run.summary["allowed_drop"]),
+        "drops": (scale * table["allowed_drop"]).round(9).tolist(),
+        "ids": table["id"].tolist(),
+        **{
+            short: [None if pd.isna(value) else float(value) for value in table[column]]
+            for short, column in (("penalty", "penalty"), ("low", "penalty_low"), ("high", "penalty_high"))
+        },
+    }
+
+
+def _limits_of(run: Run) -> pd.DataFrame:
+    return read_limits(run.directory) if RunFolder(run.directory).limits.exists() else pd.DataFrame()

@@ -16,8 +16,8 @@ from autoselect.domain.words import amount
 from autoselect.errors import AutoselectError
 from autoselect.quantize.diagnosing.cures import SMALL_ACTIVATIONS, SMALL_WEIGHTS, decibels
 from autoselect.report.page.models import in_int16, left_out
-from autoselect.report.tables.frames import ModelRow, format_size, front_rows, number, reference_rows
-from autoselect.report.tables.layer_rows import ERROR, Record, common_folder, cut_middle, name_of, records
+from autoselect.report.tables.frames import ModelRow, Record, format_size, front_rows, number, records, reference_rows
+from autoselect.report.tables.layer_tables import ERROR, common_folder, cut_middle, name_of
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.run import Run
 from autoselect.tflite import flatbuffer as fb

@@ -15,14 +15,12 @@ from autoselect._version import __version__
 from autoselect.domain.looks import LOOKS, OF_NODES
 from autoselect.domain.quantities import possible
 from autoselect.domain.words import SHARES, label
-from autoselect.report.page import allowed as page_allowed
 from autoselect.report.page import chips as page_chips
-from autoselect.report.page import effects as page_effects
 from autoselect.report.page import graphs as page_graphs
 from autoselect.report.page import history as page_history
-from autoselect.report.page import levels as page_levels
 from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
+from autoselect.report.page import recommended as page_recommended
 from autoselect.report.tables.chip_results import asks_compiler
 from autoselect.runs.files import plain, write_text
 from autoselect.runs.run import Run
@@ -109,12 +107,12 @@ def context(run: Run) -> dict[str, Any]:
         "op_kinds": {op[1]: LOOKS[op[1]] for graph in graphs for op in graph["ops"] if op[1] in LOOKS},
         "heldout": heldout,
         "members": [row for row in models if row["front"]],
-        "allowed": page_allowed.allowed_rows(run),
-        "classes": page_effects.class_rows(run),
-        "class_count": page_effects.class_count(run),
-        "samples": page_effects.sample_rows(run),
+        "allowed": page_models.allowed_rows(run),
+        "classes": page_recommended.class_rows(run),
+        "class_count": page_recommended.class_count(run),
+        "samples": page_recommended.sample_rows(run),
         "islands": page_nodes.island_rows(run, nodes),
-        "levels": page_levels.level_rows(run, {node["name"]: node["short"] for node in nodes}),
+        "levels": page_recommended.level_rows(run, {node["name"]: node["short"] for node in nodes}),
         "stages": page_history.stages(run),
         "savings": page_history.savings(run),
         "facts": page_history.facts(run),
@@ -140,7 +138,7 @@ def context(run: Run) -> dict[str, Any]:
                 "words": {kind: look.node_word or look.word for kind, look in LOOKS.items()},
                 "graphs": graphs,
                 "hypervolume": page_history.hypervolumes(run),
-                "allowed": page_allowed.allowed_points(run),
+                "allowed": page_models.allowed_points(run),
             }
         ),
     }

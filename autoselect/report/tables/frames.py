@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autoselect.domain.objectives import Direction, Objective, drop_from, losses
-from autoselect.domain.pareto import non_dominated
+from autoselect.domain.pareto import hypervolume, non_dominated
 from autoselect.domain.picks import PICK_NAMES
 from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.words import all_integer
@@ -27,6 +27,10 @@ REFERENCE_LABELS: Mapping[str, str] = {
     "drq": "all-DRQ",
 }
 """What a reader sees for the references of a summary, in the order of the table."""
+
+Record = Mapping[str, Any]
+"""One row by the names of the columns; a cell may be missing, None or NaN."""
+Table = Sequence[Record]
 
 MISSING = "–"
 
@@ -141,6 +145,37 @@ def best_in_panel(rows: Sequence[ModelRow], column: str, summary: Mapping[str, A
     return tuple(distinct[point] for point in sorted(distinct))
 
 
+def volume_by_trial(trials: pd.DataFrame, summary: Mapping[str, Any]) -> np.ndarray:
+    """The hypervolume of what was scored so far, as a share of that at the end.
+
+    Objectives are those of the run, each scaled to the spread of the scored candidates. It is worked out only where it
+    grows.
+
+    Returns:
+        Shape (n_trials,), 0..1, never falling; all 0 before two candidates are scored. Trials without a score and those
+        beyond a limit add nothing.
+    """
+    metric, costs, rows = str(summary["metric"]), cost_columns(summary), records(trials)
+    objectives = [Objective(name=metric, direction=direction_of(summary))]
+    objectives += [Objective(name=cost, direction="minimize") for cost in costs]
+    table = losses(np.column_stack([column(rows, objective.name) for objective in objectives]), objectives)
+    counts = [row.get("state") == "complete" and str(row.get("feasible", True)) != "False" for row in rows]
+    scored = np.array(counts, dtype=bool) & np.isfinite(table).all(axis=1)
+    volumes, value = np.zeros(len(rows)), 0.0
+    if scored.sum() < 2:
+        return volumes
+    low, spread = table[scored].min(axis=0), np.ptp(table[scored], axis=0)
+    table = (table - low) / np.where(spread > 0, spread, 1.0)
+    # The corner of the hypervolume lies this much beyond the worst scored candidate, as a multiple of the spread.
+    front, corner = np.zeros((0, len(objectives))), np.full(len(objectives), 1.1)
+    for place, row in enumerate(table):
+        if scored[place] and not np.any(np.all(front <= row, axis=1)):
+            front = np.vstack([front[~np.all(row <= front, axis=1)], row])
+            value = hypervolume(front, corner)
+        volumes[place] = value
+    return volumes / value
+
+
 def format_size(size_bytes: float | None) -> str:
     """A size in bytes, kB (1000 bytes) or MB."""
     if size_bytes is None:
@@ -194,9 +229,25 @@ def direction_of(summary: Mapping[str, Any]) -> Direction:
     return "minimize" if summary.get("direction") == "minimize" else "maximize"
 
 
+def records(table: pd.DataFrame | Table) -> list[Record]:
+    """The rows of a data frame or of a list of rows, in their order."""
+    if isinstance(table, Sequence):
+        return list(table)
+    found: list[Record] = table.to_dict("records")  # type: ignore[assignment]
+    return found
+
+
+def column(rows: Table, name: str) -> np.ndarray:
+    """One column as numbers.
+
+    Returns:
+        Shape (n_rows,), float64, NaN where a row has no finite number.
+    """
+    return np.array([np.nan if (found := number(row.get(name))) is None else found for row in rows], dtype=np.float64)
+
+
 def _rows(table: pd.DataFrame, summary: Mapping[str, Any], heldout: str = "") -> list[ModelRow]:
-    records: list[dict[Any, Any]] = table.to_dict("records")
-    rows = (_row(record, summary, label=str(record["id"]), heldout=heldout) for record in records)
+    rows = (_row(record, summary, label=str(record["id"]), heldout=heldout) for record in records(table))
     return [row for row in rows if row is not None]
 
 

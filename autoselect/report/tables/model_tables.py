@@ -1,4 +1,7 @@
-"""Rows of text from the analyses that ``autoselect.inspect`` returns, one model or several side by side."""
+"""Rows of text from the analyses that ``autoselect.inspect`` returns, one model or several side by side.
+
+The ops of a model are also a strip of characters, one an op, so that float islands are seen at a glance.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from autoselect.domain.looks import LOOKS
 from autoselect.domain.words import label
 from autoselect.report.tables.frames import format_penalty, format_score, largest
 
@@ -242,3 +246,28 @@ def _quantization(quantization: Analysis | None) -> str:
     if quantization["scale_count"] == 1:
         return first
     return f"{first} ({quantization['scale_count']} scales, axis {quantization['axis']})"
+
+
+def strip_rows(kinds: Sequence[str], width: int) -> tuple[str, ...]:
+    """Draw the ops in their order.
+
+    Args:
+        kinds: The kind of each op (values of ``OpKind``).
+        width: Columns of the page. Rows hold a round number of ops where there is room for ten.
+
+    Returns:
+        Rows of at most ``width`` characters (more only where not even one op fits), each with the number of its
+        first op in front; none for no ops.
+    """
+    tens = 10
+    digits = len(str(max(len(kinds) - 1, 0)))
+    room = max(width - digits - 1, 1)
+    step = room - room % tens if room >= tens else room
+    marks = "".join(LOOKS[kind].mark for kind in kinds)
+    return tuple(f"{start:>{digits}} {marks[start : start + step]}" for start in range(0, len(marks), step))
+
+
+def strip_legend(kinds: Sequence[str]) -> str:
+    """Say what the characters mean and how many there are of each; kinds that do not occur are left out."""
+    counts = Counter(kinds)
+    return "   ".join(f"{look.mark} {counts[kind]} {look.word}" for kind, look in LOOKS.items() if counts[kind])

@@ -107,13 +107,16 @@ class _Onnx:
         for one in self._inputs():
             kind = one.type.tensor_type
             sizes = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in kind.shape.dim]
-            inputs.append({"name": one.name, "sizes": sizes, "dtype": _dtype(helper, kind.elem_type)})
+            inputs.append(
+                {"name": one.name, "sizes": sizes, "dtype": str(helper.tensor_dtype_to_np_dtype(kind.elem_type))}
+            )
         ways: list[list[str]] = [[], ["-eru"]]
         has_backends = not importlib.metadata.version("onnx2tf").startswith("1.")
         if has_backends and importlib.util.find_spec("tensorflow") is not None:
             ways.append(["-tb", "tf_converter"])
         opset = {one.domain or "ai.onnx": one.version for one in self.model.opset_import}
-        foreign = [(node.domain, node.op_type, node.name or node.output[0]) for node in graph.node if _is_foreign(node)]
+        others = [node for node in graph.node if node.domain not in ("", "ai.onnx")]
+        foreign = [(node.domain, node.op_type, node.name or node.output[0]) for node in others]
         outputs = [one.name for one in graph.output]
         return {
             "digest": _digest([self.path, *self._beside()]),
@@ -140,7 +143,8 @@ class _Onnx:
 
     def run(self, samples: list[dict[str, Any]]) -> tuple[list[list[Any]], dict[str, Any]]:
         for one in self._inputs():
-            self._fix(one, samples[0][one.name].shape)
+            for dim, size in zip(one.type.tensor_type.shape.dim, samples[0][one.name].shape, strict=True):
+                dim.dim_value = int(size)
         values = self._values(self.model, samples[0])
         session = _session(self.model)
         return [session.run(None, sample) for sample in samples], values
@@ -158,10 +162,6 @@ class _Onnx:
         every.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
         found = _session(every).run(None, sample)
         return {name: value for name, value in zip([*names, *inner], found, strict=True) if hasattr(value, "dtype")}
-
-    def _fix(self, one: Any, shape: tuple[int, ...]) -> None:
-        for dim, size in zip(one.type.tensor_type.shape.dim, shape, strict=True):
-            dim.dim_value = int(size)
 
     def prepare(self, sample: dict[str, Any]) -> str:
         """Write ``prepared.onnx``: true shapes everywhere, and constants folded where the simplifier can do that."""
@@ -297,14 +297,6 @@ def _session(model: Any) -> Any:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     content = model.SerializeToString()
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-
-def _dtype(helper: Any, kind: int) -> str:
-    return str(helper.tensor_dtype_to_np_dtype(kind))
-
-
-def _is_foreign(node: Any) -> bool:
-    return node.domain not in ("", "ai.onnx")
 
 
 def _digest(paths: Iterable[Path]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from reviewing import Reviewed
 
-from autoselect.report.tables.limit_rows import limit_rows
+from autoselect.report.tables.what_if_rows import limit_rows
 
 ROW = {"penalty_low": 1.0, "penalty_high": 9.0, "size_bytes": 42_000, "chance_to_break": 0.03}
 

@@ -1,3 +1,5 @@
+"""Windows that overlap and neighbours that are alike are found; classes, silence and chance are not."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autoselect.data import windows
+from autoselect.data import recordings
+from autoselect.data.recordings import alike_neighbours, shared_windows
 from autoselect.data.samples import SampleStore
-from autoselect.data.windows import shared_windows
 from autoselect.domain.tensors import TensorSpec
 
 RNG = np.random.default_rng(0)
@@ -63,6 +65,51 @@ def test_other_samples_share_nothing(tmp_path: Path, samples: np.ndarray) -> Non
 
 def test_only_the_first_samples_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = cut(64, 32)
-    monkeypatch.setattr(windows, "_CHECKED_BYTES", 3 * samples[0].nbytes)
+    monkeypatch.setattr(recordings, "_CHECKED_BYTES", 3 * samples[0].nbytes)
     assert {second for _, second in found(tmp_path, samples)} == {0, 1, 2}
-    assert windows.checked(store(tmp_path / "whole", samples)) == 3
+    assert recordings.checked(store(tmp_path / "whole", samples)) == 3
+
+
+COUNT = 400
+INPUTS = (TensorSpec(name="x", key="x", shape=(1, 8), dtype=np.dtype("float32")),)
+
+
+def store_of(folder: Path, values: np.ndarray, targets: np.ndarray | None) -> SampleStore:
+    rows = zip(values.astype(np.float32), targets if targets is not None else [None] * COUNT, strict=True)
+    return SampleStore.write(folder, (({"x": value[np.newaxis]}, target) for value, target in rows), INPUTS)
+
+
+def noise(rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(size=(COUNT, 8))
+
+
+def test_samples_of_a_recording_follow_each_other(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    of_one = rng.normal(size=(COUNT // 10, 8))[np.arange(COUNT) // 10]
+    found = alike_neighbours(store_of(tmp_path, of_one + 0.3 * noise(rng), rng.integers(3, size=COUNT)))
+    assert found is not None
+    assert found.pairs == COUNT - 1
+    assert found.nearer > 0.8 * found.pairs
+
+
+def test_samples_that_are_sorted_by_class_are_no_groups(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(COUNT) // (COUNT // 4)
+    values = 10.0 * labels[:, np.newaxis] + noise(rng)
+    assert alike_neighbours(store_of(tmp_path / "classes", values, labels)) is None
+    assert alike_neighbours(store_of(tmp_path / "unlabelled", values, None)) is not None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chance_is_no_group(tmp_path: Path, seed: int) -> None:
+    assert alike_neighbours(store_of(tmp_path, noise(np.random.default_rng(seed)), None)) is None
+
+
+def test_samples_that_are_all_equal_are_no_groups(tmp_path: Path) -> None:
+    assert alike_neighbours(store_of(tmp_path, np.ones((COUNT, 8)), None)) is None
+
+
+def test_samples_without_elements_are_no_groups(tmp_path: Path) -> None:
+    empty = (TensorSpec(name="x", key="x", shape=(1, 0), dtype=np.dtype("float32")),)
+    rows = (({"x": np.empty((1, 0), np.float32)}, None) for _ in range(3))
+    assert alike_neighbours(SampleStore.write(tmp_path, rows, empty)) is None

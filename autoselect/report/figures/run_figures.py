@@ -1,4 +1,7 @@
-"""Pictures of a run: the metric against each other objective, and how the hypervolume grew; computes no figures."""
+"""Pictures of a run: the metric against each other objective, how the hypervolume grew, what each limit recommends.
+
+It computes no figures.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 
 from autoselect.domain.quantities import BY_COLUMN, possible
-from autoselect.domain.words import label
+from autoselect.domain.words import SHARES, label
 from autoselect.report.figures import drawing
 from autoselect.report.figures.layout import name_point, place_labels, view
 from autoselect.report.tables.frames import (
@@ -28,13 +31,13 @@ from autoselect.report.tables.frames import (
     front_rows,
     reference_rows,
     trial_rows,
+    volume_by_trial,
 )
-from autoselect.report.tables.volumes import volume_by_trial
 from autoselect.runs.files import write_bytes
 
 
 def history_figure(trials: pd.DataFrame, summary: Mapping[str, Any]) -> Figure:
-    """Draw :func:`autoselect.report.tables.volumes.volume_by_trial`, the baselines marked."""
+    """Draw :func:`autoselect.report.tables.frames.volume_by_trial`, the baselines marked."""
     figure = drawing.sheet(4.2)
     if trials.empty:
         return drawing.note(figure, "No trial has ended yet.")
@@ -302,3 +305,43 @@ def _x(row: ModelRow, column: str, unit: float) -> float:
     value = row.cost(column)
     assert value is not None
     return value / unit
+
+
+def limits_figure(table: pd.DataFrame, metric: str, own: float) -> Figure:
+    """Draw a panel for each target of ``run.limits()``; the run's own allowed drop is marked."""
+    table = table[table["penalty"].notna()]
+    table = table.assign(target=table.get("target", ""))
+    targets = list(dict.fromkeys(table["target"]))
+    figure = drawing.sheet(4.2, max(6.0 * len(targets), drawing.INCHES_WIDE))
+    drawing.headline(figure, "What would be recommended at each allowed drop")
+    panels = figure.subplots(1, max(len(targets), 1), squeeze=False)[0]
+    drawing.frame(figure, left=0.85, right=0.4, top=0.75, bottom=0.75)
+    for axes, target in zip(panels, targets, strict=True):
+        _draw_limits(axes, table[table["target"] == target], metric, own)
+        axes.set_title(drawing.drawable(str(target)), fontsize=10, loc="left")
+    return figure
+
+
+def _draw_limits(axes: Axes, rows: pd.DataFrame, metric: str, own: float) -> None:
+    scale = 100.0 if metric in SHARES else 1.0
+    drops = scale * rows["allowed_drop"]
+    if rows["penalty_low"].notna().all():
+        axes.fill_between(
+            drops,
+            rows["penalty_low"],
+            rows["penalty_high"],
+            step="post",
+            alpha=0.25,
+            color=drawing.BLUE,
+            linewidth=0.0,
+            label="nine in ten resamples",
+            gid="resamples",
+        )
+    axes.step(drops, rows["penalty"], where="post", color=drawing.BLUE, label="recommended", gid="recommended")
+    axes.axvline(scale * own, color=drawing.ORANGE, linestyle="--", label="limit of the run", gid="limit")
+    unit = "points" if metric in SHARES else label(metric)
+    axes.set_xlabel(drawing.drawable(f"allowed drop, {unit}"), fontsize=10)
+    axes.set_ylabel("penalty   (less is better ↓)", fontsize=10)
+    axes.set_ylim(bottom=0.0)
+    axes.legend(frameon=False, loc="upper right")
+    drawing.tidy(axes, grid="both")

@@ -6,9 +6,8 @@ from typing import Any
 
 from reviewing import Reviewed
 
-from autoselect.report.tables import chip_tables as tables
+from autoselect.report.tables import target_tables as tables
 from autoselect.report.tables.model_tables import fragmentation_rows
-from autoselect.report.tables.target_tables import advice_lines
 
 LEFT: list[dict[str, Any]] = [
     {"op": 2, "op_type": "MUL", "precision": "int16", "name": "a/mul;b/mul", "reason": "too wide"},
@@ -67,6 +66,6 @@ def test_fragmentation_has_the_words_of_compilers(reviewed: Reviewed) -> None:
 def test_advice(reviewed: Reviewed) -> None:
     target: dict[str, Any] = {"best_island": 0, "islands": [{"gain": 2.0}], "penalty": 5.0, "unit": "microseconds"}
     target["forecast"] = None
-    (plain,) = advice_lines({"target": target})
-    (chip,) = advice_lines({"target": {**target, "chips": [{}]}})
+    (plain,) = tables.advice_lines({"target": target})
+    (chip,) = tables.advice_lines({"target": {**target, "chips": [{}]}})
     reviewed("the island that helps most", [plain, chip])

@@ -1,4 +1,7 @@
-"""Which layers take fewer bits for their weights: what that saves, what it adds to the outputs, what was chosen."""
+"""What the recommended model does to classes, to samples and to weights, as rows.
+
+Whom it harms on held-out samples, and which layers take fewer bits: what that saves, what it adds to the outputs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,72 @@ from autoselect.runs.run import Run
 
 Row = dict[str, Any]
 
-_COLUMNS = frozenset({"node", "bits", "weights", "packed_bytes", "noise"})
+_CLASSES = frozenset({"number", "support", "float_right", "right", "agreed"})
+_SAMPLES = frozenset({"index", "group", "sqnr_db", "label", "float_answer", "answer"})
+_LEVELS = frozenset({"node", "bits", "weights", "packed_bytes", "noise"})
+
+
+def class_rows(run: Run) -> list[Row]:
+    """The classes that lose most, counted in samples; none for other models than classifiers.
+
+    Returns:
+        Rows of ``name``, ``support``, ``float`` and ``model`` (right answers), ``change`` (of these, with its sign),
+        ``share`` (its size, of the largest of any class, 0..1), ``gains`` and ``changed`` (answers that are not
+        float's).
+    """
+    counts = [
+        {key: int(number_of(row[key]) or 0) for key in _CLASSES}
+        for row in read_table(RunFolder(run.directory).heldout_classes, _CLASSES)
+    ]
+    most = max((abs(one["float_right"] - one["right"]) for one in counts), default=0)
+    ordered = sorted(counts, key=lambda c: (c["right"] - c["float_right"], c["agreed"] - c["support"], c["number"]))
+    return [
+        {
+            "name": one["number"],
+            "support": one["support"],
+            "float": one["float_right"],
+            "model": one["right"],
+            "change": _signed(one["right"] - one["float_right"]),
+            "share": abs(one["right"] - one["float_right"]) / most if most else 0.0,
+            "gains": one["right"] > one["float_right"],
+            "changed": one["support"] - one["agreed"],
+        }
+        for one in ordered[:15]
+    ]
+
+
+def _signed(count: int) -> str:
+    return f"{count:+d}".replace("-", "−") if count else "0"
+
+
+def class_count(run: Run) -> int:
+    """How many classes have held-out samples."""
+    return len(read_table(RunFolder(run.directory).heldout_classes, _CLASSES))
+
+
+def sample_rows(run: Run) -> list[Row]:
+    """The samples on which the outputs are furthest from float's, the furthest first.
+
+    Returns:
+        Rows of ``index``, ``group``, ``sqnr`` and, of classifiers, ``label``, ``float`` and ``model`` (answers); empty
+        texts for what is not known.
+    """
+    found = []
+    for row in read_table(RunFolder(run.directory).heldout_samples, _SAMPLES):
+        decibels = number_of(row["sqnr_db"])
+        if decibels is None or decibels >= 200.0:
+            continue
+        found.append(
+            {
+                "index": row["index"],
+                "group": row["group"],
+                "sqnr": f"{decibels:.1f} dB".replace("-", "−"),
+                "label": row["label"],
+                "float": row["float_answer"],
+                "model": row["answer"],
+            }
+        )
+    return found[:15]
 
 
 def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
@@ -32,8 +100,8 @@ def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
         and ``chosen``: the bits that the recommended model has, None if that is not known.
     """
     by_node = defaultdict[str, list[Row]](list)
-    for row in read_table(RunFolder(run.directory).weight_levels, _COLUMNS):
-        figures = {key: number_of(row[key]) for key in _COLUMNS - {"node"}}
+    for row in read_table(RunFolder(run.directory).weight_levels, _LEVELS):
+        figures = {key: number_of(row[key]) for key in _LEVELS - {"node"}}
         if None in (figures["bits"], figures["weights"], figures["packed_bytes"]):
             return []
         by_node[row["node"]].append(figures)
