@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.results import Compilation, CompiledModel, Rows
-from autoselect.api.source import file_content
+from autoselect.api.source import ModelFile, file_content, file_name, naming
 from autoselect.cases import versions
 from autoselect.cases.compiling import UNKEPT, compile_report, read_for
-from autoselect.cases.ingredients import LIVE
 from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.litert_plugin import DISPATCH_OP, name_of
 from autoselect.compilers.opening import compiler_of
@@ -247,23 +246,21 @@ def _piece(graph: Graph, piece: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _read(model: str | Path | bytes) -> tuple[str, bytes]:
-    name = LIVE if isinstance(model, bytes) else str(model)
+def _read(model: ModelFile) -> tuple[str, bytes]:
+    name = file_name(model)
     if not isinstance(model, bytes) and is_converted(Path(model)):
         raise ModelError(
             f"{name}: expected a .tflite to compile, got a Keras file or a SavedModel. Convert it first, or search it."
         )
     content = file_content(model)
-    try:
+    with naming(model):
         ops = [op.op_type for op in TfliteFile(content).graph.ops]
-    except ModelError as exc:
-        raise ModelError(f"{name}: {exc}") from exc
     if made := [op for op in ops if op in _COMPILED]:
         raise ModelError(f"{name} is compiled already: it has {made[0]} ops. Compile the model that it was made of.")
     return name, content
 
 
-def _paths(model: str | Path | bytes, chips: Sequence[Target], output: str | Path | None) -> list[Path]:
+def _paths(model: ModelFile, chips: Sequence[Target], output: str | Path | None) -> list[Path]:
     beside = Path("model.tflite") if isinstance(model, bytes) else Path(model)
     if output is not None and len(chips) == 1 and not Path(output).is_dir():
         return [Path(output)]

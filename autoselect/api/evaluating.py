@@ -11,16 +11,15 @@ from typing import Any
 
 from autoselect.api.compiling import on_target_of
 from autoselect.api.results import ClassificationReport, Score
-from autoselect.api.source import file_content
+from autoselect.api.source import ModelFile, file_content, file_name, naming
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
-from autoselect.cases.ingredients import LIVE
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.domain.tensors import free_name
-from autoselect.errors import MetricError, ModelError, PreparationError, TrialError, UsageError, preparing
+from autoselect.errors import MetricError, PreparationError, TrialError, UsageError, preparing
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool
 from autoselect.runs.files import write_bytes
@@ -32,9 +31,6 @@ from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile
-
-ModelFile = str | Path | bytes
-"""A finished ``.tflite``, as path or bytes."""
 
 _PART = "heldout"
 
@@ -86,7 +82,7 @@ def evaluate(
     )
     if profile is None:
         return found
-    fragmentation, table = on_target_of(file_content(model), profile, _name(model))
+    fragmentation, table = on_target_of(file_content(model), profile, file_name(model))
     return replace(found, **_without_off_chip(fragmentation), target=table)
 
 
@@ -128,7 +124,7 @@ def score_models(
 def _scored(bench: _Bench, metric: Metric, model: ModelFile, content: bytes, base: float | None = None) -> Score:
     """Score one model in the float model's place, where a metric's own failure is told as such."""
     write_bytes(bench.files.float_model, content)
-    with preparing(f"The model {_name(model)} could not be scored."):
+    with preparing(f"The model {file_name(model)} could not be scored."):
         described = bench.pool.call(build_jobs.describe_float, bench.files.root)
         scored = bench.pool.call(score_jobs.score, bench.files.root, FLOAT, _PART, True)
     return Score(
@@ -218,7 +214,7 @@ def _class_count(bench: _Bench, metric: Prediction, models: Sequence[ModelFile])
     Raises:
         MetricError: If one is no classifier, or they differ.
     """
-    names = [*(["the reference"] if len(bench.parsed) > len(models) else []), *map(_name, models)]
+    names = [*(["the reference"] if len(bench.parsed) > len(models) else []), *map(file_name, models)]
     counts: dict[str, int] = {}
     for name, parsed in zip(names, bench.parsed, strict=True):
         shape = scoring_samples.scored_shape(reader.output_specs(parsed), metric)
@@ -244,16 +240,16 @@ def _run_all(
     reference: ModelFile | None,
     groups: Sequence[str] | None,
 ) -> list[_Entry]:
-    names = unique_names([_name(model) for model in models], taken=("float",) if reference is not None else ())
+    names = unique_names([file_name(model) for model in models], taken=("float",) if reference is not None else ())
     entries = []
     if reference is not None:
-        entries.append(_run(bench, FLOAT, groups, name="float", path=_name(reference)))
+        entries.append(_run(bench, FLOAT, groups, name="float", path=file_name(reference)))
         if entries[0].error is not None:
             raise PreparationError(f"The float model could not be run. {entries[0].error}")
     for name, model, content in zip(names, models, contents, strict=True):
         sha256 = versions.content_hash(content)
         write_bytes(bench.files.candidate(sha256), content)
-        entries.append(_run(bench, sha256, groups, name=name, path=_name(model)))
+        entries.append(_run(bench, sha256, groups, name=name, path=file_name(model)))
     if all(entry.error is not None for entry in entries):
         raise PreparationError(f"No model could be run. {entries[-1].path}: {entries[-1].error}")
     return entries
@@ -319,7 +315,10 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log") as pool:
-            parsed = [_parsed(model, content) for model, content in zip(models, contents, strict=True)]
+            parsed = list[fb.Model]()
+            for model, content in zip(models, contents, strict=True):
+                with naming(model):
+                    parsed.append(TfliteFile(content).model)
             warnings: tuple[str, ...] = ()
             float_content: bytes | None = None
             if reference is not None:
@@ -349,14 +348,3 @@ def unique_names(paths: Sequence[str], *, taken: Sequence[str] = ()) -> tuple[st
     """Short names for model files: without folder and ending, numbered where that is not enough to tell them apart."""
     seen = {*taken}
     return tuple(free_name(Path(path).stem, seen, mark="-") for path in paths)
-
-
-def _parsed(model: ModelFile, content: bytes) -> fb.Model:
-    try:
-        return TfliteFile(content).model
-    except ModelError as exc:
-        raise ModelError(f"{_name(model)}: {exc}") from exc
-
-
-def _name(model: ModelFile) -> str:
-    return LIVE if isinstance(model, bytes) else str(model)

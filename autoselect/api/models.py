@@ -12,7 +12,17 @@ from typing import Any
 from autoselect.api.compiling import compile_model, compiled_path, on_target_of, target_names
 from autoselect.api.evaluating import score_models
 from autoselect.api.results import Built, CompiledModel, Inspection, Picked
-from autoselect.api.source import Source, file_content, ingredients_of, load_integer, load_source, read_recipe
+from autoselect.api.source import (
+    ModelFile,
+    Source,
+    file_content,
+    file_name,
+    ingredients_of,
+    load_integer,
+    load_source,
+    naming,
+    read_recipe,
+)
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs
 from autoselect.cases import prepare as preparation
@@ -25,7 +35,7 @@ from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.targets import Target
-from autoselect.errors import ModelError, PreparationError, RecipeError, UsageError, preparing, sentence
+from autoselect.errors import PreparationError, RecipeError, UsageError, preparing, sentence
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.building.left_out import left_out
 from autoselect.quantize.preparing import converter
@@ -327,12 +337,10 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
     save(islands_figure([result, *result["compare"]]), folder / "islands")
 
 
-def _inspect_one(model: str | Path | bytes, target: Target, wishes: Wishes) -> Inspection:
-    name = LIVE if isinstance(model, bytes) else str(model)
+def _inspect_one(model: ModelFile, target: Target, wishes: Wishes) -> Inspection:
     content = file_content(model, wishes)
-    try:
+    with naming(model):
         found = analyse(TfliteFile(content))
-    except ModelError as exc:
-        raise ModelError(f"{name}: {exc}") from exc
+    name = file_name(model)
     fragmentation, table = on_target_of(content, target, name)
     return Inspection(path=name, **found, fragmentation=fragmentation, target=table, score=None, compare=[])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from autoselect.cases.ingredients import LIVE, Ingredients
 from autoselect.data.texts import read_text
 from autoselect.domain.recipe import IoType, Quantizer, Recipe
 from autoselect.domain.tensors import TensorSpec, in_source_order
-from autoselect.errors import RecipeError, UsageError
+from autoselect.errors import ModelError, RecipeError, UsageError
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.preparing import converter, litert
 from autoselect.runs.cache import cache_directory
@@ -34,6 +35,8 @@ from autoselect.tflite import reader
 
 Source = Any
 """A path, bytes of a file, a live model of Keras, ONNX or PyTorch, or a ``tf.lite.TFLiteConverter``."""
+ModelFile = str | Path | bytes
+"""A finished ``.tflite``, as path or bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +281,7 @@ def float_content(model: Source, wishes: Wishes) -> bytes:
             return load_float(loaded.model, files, pool, wishes=loaded.wishes, cache_root=root).content
 
 
-def file_content(model: str | Path | bytes, wishes: Wishes = NO_WISHES) -> bytes:
+def file_content(model: ModelFile, wishes: Wishes = NO_WISHES) -> bytes:
     """The bytes of a ``.tflite`` file, quantized or not; another kind of model is converted first.
 
     Raises:
@@ -290,6 +293,24 @@ def file_content(model: str | Path | bytes, wishes: Wishes = NO_WISHES) -> bytes
     if is_converted(path):
         return float_content(path, wishes)
     return fb.read_model_file(path)
+
+
+def file_name(model: ModelFile) -> str:
+    """What messages and results call a file: its path, or the mark of bytes."""
+    return LIVE if isinstance(model, bytes) else str(model)
+
+
+@contextlib.contextmanager
+def naming(model: ModelFile) -> Iterator[None]:
+    """Put the name of a file before what is wrong with it.
+
+    Raises:
+        ModelError: What the block raises, with the name.
+    """
+    try:
+        yield
+    except ModelError as exc:
+        raise ModelError(f"{file_name(model)}: {exc}") from exc
 
 
 def _spec(spec: TensorSpec) -> dict[str, Any]:
