@@ -256,8 +256,9 @@ class Watcher:
         if self._progress is None:
             return
         self.close_stage()
+        self._tally.begin(event)
         name, note = STAGES.get(event.stage, event.stage), WAITS.get(event.stage, "")
-        self._stage = self._progress.add_task(name, total=event.total, note=note, of=event.total)
+        self._stage = self._progress.add_task(name, total=event.total, completed=event.done, note=note, of=event.total)
 
     def close_stage(self) -> None:
         """Mark the stage as done, however far it came: one of unknown length ends where the next one begins."""

@@ -96,8 +96,8 @@ class _Progress:
             return
         kind = event.get("event")
         if kind == "stage":
-            stage, self.done = str(event["stage"]), 0
-            self.total = (stage == "trials" and self.job.trials) or event.get("total")
+            stage, own = str(event["stage"]), self.job.trials if event["stage"] == "trials" else None
+            self.total, self.done = (own, 0) if own else (event.get("total"), event.get("done") or 0)
             self.job.progress = STAGES.get(stage, stage)
         elif kind in ("trial", "step"):
             self.done += 1

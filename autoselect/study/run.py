@@ -441,7 +441,8 @@ class _Search:
         return _baselines(self.case, self.space, self.request)
 
     def _start_trials(self) -> None:
-        self.clock(StageStarted(stage="trials", total=self.settings.trials))
+        done = own_trials(self.study.records())
+        self.clock(StageStarted(stage="trials", total=self.settings.trials, done=done))
 
     def _noting(self, event: Event) -> None:
         """Tell the user; the manifest keeps what is to be known of probes."""
