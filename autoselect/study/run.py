@@ -325,9 +325,11 @@ class _Search:
 
     def _by_repaired_models(self) -> str | None:
         """Why the whole models with repairs settle it."""
-        repaired = [b for b in self._baselines() if b.is_whole]
-        if not self._has_scores() or not any(b.recipe.repairs for b in repaired):
+        if not self._has_scores():
             return None
+        repaired = [b for b in self._baselines() if b.is_whole]
+        if not any(b.recipe.repairs for b in repaired):
+            return self._late()
         self._start_trials()
         reason = self._loop().tell_first(repaired, self.settings.trials, self._stop())
         return f"{reason}; no unit was tried alone" if reason else self._late()
