@@ -194,7 +194,7 @@ class Jobs:
             AutoselectError: If it failed, in words.
         """
         progress = _Progress(job)
-        with (self._folder / f"{job.id}.log").open("w+", encoding="utf-8") as errors:
+        with (self._folder / f"{job.id}.log").open("w+", encoding="utf-8", errors="replace") as errors:
             command = [sys.executable, "-m", "autoselect", *job.arguments()]
             with Tethered(command, errors=errors, environment=_environment()) as running:
                 self._hold(job, running)
