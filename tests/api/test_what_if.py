@@ -197,6 +197,15 @@ def test_what_cannot_be_asked_is_told(run: autoselect.Run, asked: dict[str, Any]
         run.what_if(**asked)
 
 
+def test_trials_that_were_cut_off_leave_gaps_in_their_numbers(
+    run: autoselect.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = run._asked().tried
+    monkeypatch.setattr(tried, "records", [record for record in tried.records if record.number != 3])
+    with pytest.raises(UsageError, match=rf"trials from 0 to {TRIALS - 1}\."):
+        run.what_if(999)
+
+
 def test_a_wrong_recipe_is_told_as_such(run: autoselect.Run) -> None:
     with pytest.raises(RecipeError, match="'nothing'"):
         run.what_if(Recipe(denylisted_nodes={"nothing"}))
