@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, wait
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -34,6 +34,21 @@ T = TypeVar("T")
 
 _LOOK_AGAIN_SECONDS = 5.0
 """Seconds between looks for a lost scheduler, and at refused workers."""
+_NEWS_SECONDS = 1.0
+"""Seconds between looks for news while someone waits for a job."""
+
+
+class _Heard(Future[Any]):
+    """A job's future: who waits for it is told the news meanwhile, such as why there is no worker."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def result(self, timeout: float | None = None) -> Any:
+        while timeout is None and not wait([self], timeout=_NEWS_SECONDS).done:
+            self._say()
+        return super().result(timeout)
 
 
 class Cluster:
@@ -113,7 +128,7 @@ class Cluster:
         self, owner: object, function: Callable[..., T], args: tuple[Any, ...], timeout_seconds: float
     ) -> Future[T]:
         self._say()
-        job = Job(function, args, timeout_seconds)
+        job = Job(function, args, timeout_seconds, future=_Heard(self._say))
         with self._changed:
             if self._closed.is_set():
                 raise WorkerDied("The workers of the cluster were given back; they take no more jobs.")
