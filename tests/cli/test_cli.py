@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -698,3 +699,15 @@ def test_a_terminal_that_lacks_a_character_shows_another() -> None:
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"93.2 (90.6?95.1)" in done.stdout
+
+
+def test_a_full_disk_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the folder of temporary files is full."""
+
+    def write_report(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/autoselect-x")
+
+    monkeypatch.setitem(vars(autoselect), "write_report", write_report)
+    done = invoke("report", "run")
+    assert done.exit_code == autoselect.errors.StorageError.exit_code
+    assert done.stderr == "Error: /tmp/autoselect-x cannot be used: No space left on device.\n"
