@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 _LOOK_AGAIN_SECONDS = 5.0
 """Seconds between looks for a lost scheduler, and at refused workers."""
-_NEWS_SECONDS = 1.0
-"""Seconds between looks for news while someone waits for a job."""
 
 
 class _Heard(Future[Any]):
@@ -46,7 +44,8 @@ class _Heard(Future[Any]):
         self._say = say
 
     def result(self, timeout: float | None = None) -> Any:
-        while timeout is None and not wait([self], timeout=_NEWS_SECONDS).done:
+        # Who waits looks for news each second.
+        while timeout is None and not wait([self], timeout=1.0).done:
             self._say()
         return super().result(timeout)
 
