@@ -52,7 +52,8 @@ class Benchmark(Result):
 def timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **known: Any) -> dict[str, Any]:
     """The row of one model that was timed in each round, see :class:`Benchmark`."""
     low, median, high = (float(value) for value in np.percentile(times_ms, [25, 50, 75]))
-    ratios = [time / base for time, base in zip(times_ms, floats_ms, strict=True)] if floats_ms else []
+    is_known = all(floats_ms)  # A tiny model may take less than the tool can tell from nothing.
+    ratios = [time / base for time, base in zip(times_ms, floats_ms, strict=True)] if floats_ms and is_known else []
     ends = median_interval(ratios)
     return {
         "name": name,
