@@ -58,10 +58,11 @@ class Benchmark(Result):
         return html_table(_HEADING, [_cells(model) for model in self.models])
 
 
-def _timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **known: Any) -> dict[str, Any]:
+def timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **known: Any) -> dict[str, Any]:
     """The row of one model that was timed in each round, see :class:`Benchmark`."""
     low, median, high = (float(value) for value in np.percentile(times_ms, [25, 50, 75]))
-    ratios = [time / base for time, base in zip(times_ms, floats_ms, strict=True)] if floats_ms else []
+    is_known = all(floats_ms)  # A tiny model may take less than the tool can tell from nothing.
+    ratios = [time / base for time, base in zip(times_ms, floats_ms, strict=True)] if floats_ms and is_known else []
     ends = median_interval(ratios)
     return {
         "name": name,
@@ -77,7 +78,8 @@ def _timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **k
     }
 
 
-def _untimed(name: str, error: str, **known: Any) -> dict[str, Any]:
+def untimed(name: str, error: str, **known: Any) -> dict[str, Any]:
+    """The row of a model that could not be timed."""
     figures = ("ms", "low", "high", "ratio", "ratio_low", "ratio_high")
     return {"name": name, **known, "times_ms": [], **dict.fromkeys(figures), "error": error}
 
@@ -243,6 +245,6 @@ class _Timings:
         for name, (member, path) in self._models.items():
             known = {"id": member, "path": str(path)}
             if name in self._errors:
-                yield _untimed(name, self._errors[name], **known)
+                yield untimed(name, self._errors[name], **known)
             else:
-                yield _timed(name, self._times[name], floats, **known)
+                yield timed(name, self._times[name], floats, **known)

@@ -57,7 +57,8 @@ class Bars:
         """Take one event."""
         if isinstance(event, StageStarted):
             self.close()
-            self._bar = self._tqdm(total=event.total, desc=event.stage, leave=event.stage == "trials")
+            is_main = event.stage == "trials"
+            self._bar = self._tqdm(total=event.total, initial=event.done, desc=event.stage, leave=is_main)
         elif isinstance(event, EndedEarly):
             self.close()
         elif self._bar is not None and isinstance(event, StepFinished | TrialFinished):

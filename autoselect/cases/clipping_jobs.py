@@ -52,6 +52,8 @@ def ends_kept(runner: Runner, path: Path) -> Iterator[None]:
     def note(inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> None:
         for side, values in (("input", inputs), ("output", outputs)):
             for key, value in values.items():
+                if not value.size:  # It has no least value.
+                    continue
                 ends.setdefault(f"{side} {key}", []).append((np.min(value), np.max(value)))
 
     runner.told = note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -16,7 +17,7 @@ import numpy as np
 from autoselect.data.representative import representative_samples
 from autoselect.domain.tensors import TensorSpec
 from autoselect.domain.words import listed
-from autoselect.errors import ModelError, TrialError, UsageError
+from autoselect.errors import ModelError, StorageError, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes, write_json
@@ -101,10 +102,13 @@ def _with_kept_log(exc: Exception, log: Path, cache_root: Path | None) -> Except
     if str(log) not in str(exc) or not log.exists():
         return exc
     content = log.read_bytes()
-    folder = Path(tempfile.gettempdir()) if cache_root is None else cache_root / "converter-logs"
-    kept = folder / f"autoselect-converter-{hashlib.sha256(content).hexdigest()[:12]}.log"
-    write_bytes(kept, content)
-    return ModelError(str(exc).replace(str(log), str(kept)))
+    folders = [] if cache_root is None else [cache_root / "converter-logs"]
+    for folder in (*folders, Path(tempfile.gettempdir())):
+        kept = folder / f"autoselect-converter-{hashlib.sha256(content).hexdigest()[:12]}.log"
+        with contextlib.suppress(StorageError):  # Why the conversion failed matters more than where its log is.
+            write_bytes(kept, content)
+            return ModelError(str(exc).replace(str(log), str(kept)))
+    return exc
 
 
 def _converted(

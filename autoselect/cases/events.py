@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageStarted:
-    """A stage begins; ``total`` counts its steps where they are known.
+    """A stage begins; ``total`` counts its steps where they are known, ``done`` those that were done before.
 
     Stages of a search in order: ``model``, ``data``, ``calibrate``, ``reference``, ``repeats``, ``repairs``,
     ``levels``, ``float``, ``probes``, ``plan``, ``trials``, ``picks``, ``compile``, ``emulate``, ``repeats``,
@@ -19,6 +19,7 @@ class StageStarted:
 
     stage: str
     total: int | None = None
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

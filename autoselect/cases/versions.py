@@ -12,6 +12,7 @@ from autoselect.domain.recipe import Quantizer
 from autoselect.quantize.building.build import BUILDER_VERSION
 
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
+_LITERT_BUILDS = ("ai-edge-litert", "ai-edge-litert-nightly")
 
 
 def versions(quantizer: Quantizer = "tensorflow", further: Collection[str] = ()) -> dict[str, str]:
@@ -23,8 +24,8 @@ def versions(quantizer: Quantizer = "tensorflow", further: Collection[str] = ())
     """
     by_name = {"python": platform.python_version(), "autoselect": __version__, "builder": BUILDER_VERSION}
     maker = ("litert-quantizer",) if quantizer == "litert" else ()
-    usual = ("ai-edge-litert", "ethos-u-vela", "numpy", "optuna", "scikit-learn")
-    for name in (*_TENSORFLOW_BUILDS, *maker, *usual, *further):
+    usual = ("ethos-u-vela", "numpy", "optuna", "scikit-learn")
+    for name in (*_TENSORFLOW_BUILDS, *maker, *_LITERT_BUILDS, *usual, *further):
         try:
             by_name[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -28,7 +29,7 @@ from autoselect.cases.events import (
 )
 from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally, clock
 from autoselect.domain.words import counted
-from autoselect.errors import EXIT_INTERRUPTED, AutoselectError
+from autoselect.errors import EXIT_INTERRUPTED, AutoselectError, StorageError
 
 
 class Count(ProgressColumn):
@@ -77,10 +78,24 @@ def reported(*, debug: bool) -> Iterator[None]:
     except KeyboardInterrupt as exc:
         _complain("Stopped.", debug=debug)
         raise typer.Exit(EXIT_INTERRUPTED) from exc
+    except OSError as exc:
+        if exc.errno not in _OF_THE_MACHINE:
+            raise _unexpected(exc, debug=debug) from exc
+        _complain(f"Error: {exc.filename or 'A file'} cannot be used: {exc.strerror}.", debug=debug)
+        raise typer.Exit(StorageError.exit_code) from exc
     except Exception as exc:  # the last line of defence; nothing is decided here
-        hint = "" if debug else " --debug shows the traceback."
-        _complain(f"Error: {type(exc).__name__}: {exc}. This is a bug, please report it.{hint}", debug=debug)
-        raise typer.Exit(1) from exc
+        raise _unexpected(exc, debug=debug) from exc
+
+
+_RIGHTS, _ROOM = (errno.EACCES, errno.EPERM, errno.EROFS), (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OF_THE_MACHINE = (*_RIGHTS, *_ROOM, errno.EMFILE, errno.ENFILE, errno.EIO)
+"""What the system refuses, whatever the program does; the last ones are too many files at once, and a broken disk."""
+
+
+def _unexpected(exc: Exception, *, debug: bool) -> typer.Exit:
+    hint = "" if debug else " --debug shows the traceback."
+    _complain(f"Error: {type(exc).__name__}: {exc}. This is a bug, please report it.{hint}", debug=debug)
+    return typer.Exit(1)
 
 
 def _complain(message: str, *, debug: bool) -> None:
@@ -245,8 +260,9 @@ class Watcher:
         if self._progress is None:
             return
         self.close_stage()
+        self._tally.begin(event)
         name, note = STAGES.get(event.stage, event.stage), WAITS.get(event.stage, "")
-        self._stage = self._progress.add_task(name, total=event.total, note=note, of=event.total)
+        self._stage = self._progress.add_task(name, total=event.total, completed=event.done, note=note, of=event.total)
 
     def close_stage(self) -> None:
         """Mark the stage as done, however far it came: one of unknown length ends where the next one begins."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated
 
 import typer
@@ -53,5 +55,8 @@ def root(
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; what the terminal's encoding lacks is printed as ``?``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     app(prog_name="autoselect")

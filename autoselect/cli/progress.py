@@ -41,29 +41,30 @@ def clock(seconds: float) -> str:
 
 
 class Tally:
-    """Counts the trials of a search and keeps the best score."""
+    """Counts the trials of a search and keeps the best score.
+
+    Attributes:
+        done: Trials of the stage so far, those of earlier processes included.
+    """
 
     def __init__(self) -> None:
         """Start from nothing."""
-        self.finished = self.failed = self.reused = self.dropped = 0
-        self._first_number: int | None = None
+        self.done = self.finished = self.failed = self.reused = self.dropped = 0
         self._best: TrialFinished | None = None
+
+    def begin(self, stage: StageStarted) -> None:
+        """Count from what was done before the stage."""
+        self.done = stage.done
 
     def add(self, event: TrialFinished) -> None:
         """Count one trial."""
-        # A resumed search goes on in the middle; with several workers the first to end may not be the first begun.
-        self._first_number = event.number if self._first_number is None else min(self._first_number, event.number)
+        self.done += 1
         self.finished += 1
         self.reused += event.reused
         self.dropped += event.dropped and not event.reused
         self.failed += event.error is not None
         if event.drop is not None and (self._best is None or self._best.drop is None or event.drop < self._best.drop):
             self._best = event
-
-    @property
-    def done(self) -> int:
-        """Trials of the study so far, those of earlier processes included."""
-        return (self._first_number or 0) + self.finished
 
     @property
     def saved(self) -> int:
@@ -110,6 +111,7 @@ class PlainLog:
         if self._total is None and (seconds := self._clock() - self._begun) >= _LINE_EVERY_SECONDS:
             self._write(f"  done in {clock(seconds)}")
         self._total, self._begun, self._told = event.total, self._clock(), self._clock()
+        self._tally.begin(event)
         count = f" ({event.total})" if event.total else ""
         self._write(f"{STAGES.get(event.stage, event.stage)}{count}")
 

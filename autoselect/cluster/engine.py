@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, wait
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -26,7 +26,7 @@ from autoselect.cluster import host
 from autoselect.cluster.jobs import Job, Local
 from autoselect.cluster.members import LOST, Gone, Member, members_of, why_refused
 from autoselect.cluster.travel import Folder, Missing, Order
-from autoselect.errors import AutoselectError, JobFailed, UsageError, WorkerDied, first_line
+from autoselect.errors import AutoselectError, JobFailed, StorageError, UsageError, WorkerDied, first_line
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, busy_with
 from autoselect.isolation.pool import Lease, WorkerPool, result_of
 
@@ -34,6 +34,20 @@ T = TypeVar("T")
 
 _LOOK_AGAIN_SECONDS = 5.0
 """Seconds between looks for a lost scheduler, and at refused workers."""
+
+
+class _Heard(Future[Any]):
+    """A job's future: who waits for it is told the news meanwhile, such as why there is no worker."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def result(self, timeout: float | None = None) -> Any:
+        # Who waits looks for news each second.
+        while timeout is None and not wait([self], timeout=1.0).done:
+            self._say()
+        return super().result(timeout)
 
 
 class Cluster:
@@ -71,6 +85,7 @@ class Cluster:
         self._members: dict[str, Member] = {}
         self._served: dict[str, int] = {}  # slots by address, of the members that are taken
         self._refused: dict[str, str] = {}  # why, by address
+        self._unfit: set[str] = set()  # addresses of those of them that are not looked at again
         self._looked = 0.0  # when a lost scheduler, or refused workers, were last looked at
         self._ways: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._folders: dict[Path, Folder] = {}
@@ -113,7 +128,7 @@ class Cluster:
         self, owner: object, function: Callable[..., T], args: tuple[Any, ...], timeout_seconds: float
     ) -> Future[T]:
         self._say()
-        job = Job(function, args, timeout_seconds)
+        job = Job(function, args, timeout_seconds, future=_Heard(self._say))
         with self._changed:
             if self._closed.is_set():
                 raise WorkerDied("The workers of the cluster were given back; they take no more jobs.")
@@ -188,11 +203,10 @@ class Cluster:
             self._client = self._connected()
 
     def _connected(self) -> Client:
-        """A client of the scheduler, which says of a job at once that its worker died: this room asks again itself."""
+        """A client of the scheduler."""
         client = self._connect()
         if client.status != "running":
             raise OSError("the client is closed")
-        client.run_on_scheduler(_fail_at_once)
         return client
 
     def _muster(self) -> None:
@@ -204,9 +218,12 @@ class Cluster:
         self._dismiss({address for address in list(self._members) if address and address not in present})
         for address in self._refused.keys() - present.keys():
             del self._refused[address]
+            self._unfit.discard(address)
         if look_again := time.monotonic() > self._looked + _LOOK_AGAIN_SECONDS:
             self._looked = time.monotonic()
         for address, member in present.items():
+            if address in self._unfit:
+                continue
             if address not in self._members and (look_again or address not in self._refused):
                 self._members[address] = member
                 threading.Thread(target=self._join, args=(member,), daemon=True).start()
@@ -230,13 +247,19 @@ class Cluster:
         """Look at a worker, and serve its slots if it is taken."""
         try:
             reason = why_refused(member, self._versions, self._describe, insecure=self._insecure)
-        except Gone:
+            # The scheduler says of a job at once that its worker died, and this room asks again itself. One that was
+            # started again has forgotten that, and the client need not have noticed.
+            self._client.run_on_scheduler(_fail_at_once)
+        except (Gone, *LOST):
             self._dismiss({member.address})
             return
         if reason is None:
             self._refused.pop(member.address, None)
             self._serve_all(member, self._there)
             return
+        self._refuse(member, reason)
+
+    def _refuse(self, member: Member, reason: str) -> None:
         sentence = f"Worker {member.name} is refused: {reason}."
         if self._refused.get(member.address) != sentence:
             self._news.put(sentence)
@@ -280,8 +303,12 @@ class Cluster:
             try:
                 value = run(member, number, job)
             except Gone as exc:
+                if exc.unfit is not None:
+                    self._unfit.add(member.address)
+                    what = str(exc.unfit).partition(". ")[0].rstrip(".")
+                    self._refuse(member, f"{what}. Make room there, and start it again")
                 self._dismiss({member.address})
-                self._ask_again(job, counts=exc.counts)
+                self._ask_again(job, exc)
             except AutoselectError as exc:
                 self._end(job, error=exc)
             except BaseException as exc:  # noqa: BLE001 - whatever it is, someone waits for the job and for the slot
@@ -301,12 +328,12 @@ class Cluster:
                 self._changed.wait()
         return None
 
-    def _ask_again(self, job: Job, *, counts: bool) -> None:
-        job.losses += counts
-        # A job fails once two workers died on it, or were there and sent no answer.
+    def _ask_again(self, job: Job, gone: Gone) -> None:
+        job.losses += gone.counts
+        # A job fails once two workers died on it, were there and sent no answer, or could not write.
         if job.losses >= 2:
             notice = f"{job.losses} workers of the cluster died or sent no answer while they had this job."
-            self._end(job, error=WorkerDied(notice))
+            self._end(job, error=gone.unfit or WorkerDied(notice))
             return
         with self._changed:
             self._waiting.appendleft(job)
@@ -346,6 +373,8 @@ class Cluster:
             reply = member.ask(host.work, order)
             if not isinstance(reply, Missing):
                 outcome = reply.opened()
+                if isinstance(outcome.error, StorageError):  # Its disk is full, or not its own; that of others is not.
+                    raise Gone(counts=True, unfit=outcome.error)
                 if outcome.error is not None:
                     raise outcome.error
                 if folder is not None:

@@ -16,7 +16,7 @@ from distributed import TimeoutError as DaskTimeout
 from autoselect.cluster import host
 from autoselect.cluster.address import is_closed
 from autoselect.cluster.travel import Folder
-from autoselect.errors import JobFailed, first_line
+from autoselect.errors import JobFailed, StorageError, first_line
 
 LOST = (OSError, RuntimeError, DaskTimeout, CancelledError)
 """What Dask raises where the scheduler, or the way to it, is gone."""
@@ -25,11 +25,14 @@ _PATIENCE_SECONDS = 0.5
 
 
 class Gone(Exception):
-    """The worker left, or the scheduler did; ``counts`` where the job may be why: it died, or sends no answer."""
+    """The worker left, or the scheduler did; ``counts`` where the job may be why: it died, or sends no answer.
 
-    def __init__(self, *, counts: bool) -> None:
+    With ``unfit`` it is there, and has no use: it cannot write what jobs need.
+    """
+
+    def __init__(self, *, counts: bool, unfit: StorageError | None = None) -> None:
         super().__init__("gone")
-        self.counts = counts
+        self.counts, self.unfit = counts, unfit
 
 
 @dataclass(eq=False, slots=True)

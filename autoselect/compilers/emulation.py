@@ -10,7 +10,6 @@ The emulation's results are the host's claim of what the chip computes, and its 
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import re
 import struct
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 from flatbuffers import flexbuffers
 
+from autoselect.compilers.libraries import version_of
 from autoselect.compilers.litert_plugin import DISPATCH_OP
 from autoselect.domain.tensors import in_source_order
 from autoselect.errors import ModelError, ScoreError, UsageError, first_line, sentence
@@ -167,7 +167,7 @@ def emulation_versions() -> dict[str, str]:
         UsageError: As :func:`require_emulation`.
     """
     require_emulation()
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {name: version_of(name, name.replace("-", "_")) for name in PACKAGES}
 
 
 # ------------------------------------------------------------------------------------------ the compiled file

@@ -1,4 +1,7 @@
-"""Finds the vendor's libraries that a compiler plugin of LiteRT loads; brings none, installs none, opens none."""
+"""Finds the vendor's libraries that a compiler plugin of LiteRT loads; brings none, installs none, opens none.
+
+Tells the versions of installed modules, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import platform
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -125,6 +128,22 @@ def _named(package: str) -> str:
         return f"{package} {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:
         return package
+
+
+def version_of(package: str, module: str) -> str:
+    """Version of an installed module, by the package that is usual for it, else by the one that it came with.
+
+    A module may come with another package: a nightly build, or one for a GPU. ``unknown`` if no package has it.
+    """
+    for name in (package, *_packages_of(module)):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return "unknown"
+
+
+def _packages_of(module: str) -> Iterator[str]:
+    """Looked up only where they are needed: that reads what is known of all installed packages."""
+    yield from importlib.metadata.packages_distributions().get(module, ())
 
 
 def empty_library() -> bytes:

@@ -11,7 +11,6 @@ each of them moves.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import re
 import signal
@@ -24,7 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autoselect.compilers.compiler import Partition
-from autoselect.compilers.libraries import Libraries, find_libraries
+from autoselect.compilers.libraries import Libraries, find_libraries, version_of
+from autoselect.compilers.numbering import number_of, numbered
 from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, LitertPlugin, Target
 from autoselect.domain.verdicts import judge
@@ -97,7 +97,7 @@ class PluginCompiler:
     def versions(self) -> dict[str, str]:
         """See :meth:`.compiler.ChipCompiler.versions`."""
         libraries = self._libraries()
-        found = {"LiteRT": importlib.metadata.version("ai-edge-litert")}
+        found = {"LiteRT": version_of("ai-edge-litert", "ai_edge_litert")}
         if libraries is not None:
             found |= libraries.versions()
             if libraries.stood_in:
@@ -106,8 +106,8 @@ class PluginCompiler:
 
     def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
         """See :meth:`.compiler.ChipCompiler.partition`."""
-        numbered, count = _numbered(content)
-        run = self._run("partition", numbered, timeout_seconds)
+        marked, count = numbered(content)
+        run = self._run("partition", marked, timeout_seconds)
         return _partition(run, count, self._plugin.manufacturer)
 
     def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
@@ -214,16 +214,6 @@ def _folder() -> Iterator[Path]:
 # --------------------------------------------------------------------------------------------- what was written
 
 
-def _numbered(content: bytes) -> tuple[bytes, int]:
-    """The model with outputs that tell their op by name, and the number of its ops."""
-    model = fb.parse(content)
-    graph = model.subgraphs[0]
-    for index, op in enumerate(graph.operators):
-        for tensor in op.outputs:
-            graph.tensors[tensor].name = f"op {index}".encode()
-    return fb.serialise(model), len(graph.operators)
-
-
 def _named_apart(content: bytes) -> bytes:
     """The model with tensors whose names differ, and do so where a vendor's library takes only letters and digits.
 
@@ -280,9 +270,8 @@ def _indices(graph: fb.SubGraph) -> Iterator[int]:
     """Numbers of the ops in a subgraph, by the names of what they write."""
     for op in graph.operators or []:
         for tensor in list(op.outputs)[:1]:
-            prefix, _, number = fb.tensor_name(graph.tensors[tensor]).partition(" ")
-            if prefix == "op" and number.isdigit():
-                yield int(number)
+            if (number := number_of(fb.tensor_name(graph.tensors[tensor]))) is not None:
+                yield number
 
 
 # ------------------------------------------------------------------------------------------------ what was said
@@ -349,6 +338,6 @@ def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str
 
 
 def name_of(graph: Graph, index: int) -> str:
-    """An op's name for people: that of its first output."""
+    """An op's name for people: that of its first output, if it has one."""
     op = graph.ops[index]
-    return graph.tensors[op.outputs[0]].name if op.outputs else f"{op.op_type} {index}"
+    return (graph.tensors[op.outputs[0]].name if op.outputs else "") or f"{op.op_type} {index}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import importlib.metadata
 import importlib.util
 import re
 import signal
@@ -21,6 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from autoselect.compilers.compiler import Partition
+from autoselect.compilers.libraries import version_of
+from autoselect.compilers.numbering import numbered
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Compiled, Target, Vela, unreadable
 from autoselect.domain.verdicts import judge
@@ -57,13 +58,13 @@ class VelaCompiler:
 
     def versions(self) -> dict[str, str]:
         """See :meth:`.compiler.ChipCompiler.versions`."""
-        return {"Vela": importlib.metadata.version("ethos-u-vela")}
+        return {"Vela": version_of("ethos-u-vela", "ethosu")}
 
     def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
         """See :meth:`.compiler.ChipCompiler.partition`. Vela gives no reasons."""
-        source = TfliteFile(content).graph
-        written, _ = self._written(content, timeout_seconds)
-        return _partition(source, _read(written))
+        marked, _ = numbered(content)
+        written, _ = self._written(marked, timeout_seconds)
+        return _partition(TfliteFile(marked).graph, _read(written))
 
     def compile(self, content: bytes, *, timeout_seconds: float) -> Compiled:
         """See :meth:`.compiler.ChipCompiler.compile`."""
@@ -74,7 +75,7 @@ class VelaCompiler:
         written, summary = self._written(content, timeout_seconds)
         try:
             found = _compiled(_read(written), self._target, summary)
-        except (KeyError, TypeError, ValueError) as exc:
+        except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise JobFailed(f"Vela's summary has no figure that was expected of it: {first_line(exc)}.") from exc
         return replace(found, stored_bytes=len(written)), written
 
@@ -97,8 +98,15 @@ class VelaCompiler:
             found, summaries = folder / "model_vela.tflite", list(folder.glob("model_summary_*.csv"))
             if not found.is_file() or len(summaries) != 1:
                 raise JobFailed(f"Vela ended well for {self._target.name}, but wrote no model or no summary.")
-            with summaries[0].open(encoding="utf-8", errors="replace", newline="") as file:
-                return found.read_bytes(), next(csv.DictReader(file), {})
+            return found.read_bytes(), _summary(summaries[0])
+
+
+def _summary(path: Path) -> dict[str, str]:
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        try:
+            return next(csv.DictReader(file), {})
+        except csv.Error as exc:
+            raise JobFailed(f"Vela wrote a summary that cannot be read: {exc}.") from exc
 
 
 def _read(written: bytes) -> Graph:
@@ -148,7 +156,12 @@ def _on_one_line(words: str) -> str:
 
 
 def _partition(source: Graph, written: Graph) -> Partition:
-    """Ops that Vela left have kept the names of what they write; a piece has what lies between its ends."""
+    """Ops that Vela left have kept the names of what they write; a piece has what lies between its ends.
+
+    Args:
+        source: The model, numbered.
+        written: What Vela made of it.
+    """
     names = {op.outputs and written.tensors[op.outputs[0]].name for op in written.ops if op.op_type != NPU_OP}
     own = [source.tensors[op.outputs[0]].name if op.outputs else "" for op in source.ops]
     left = {i: _LEFT for i, name in enumerate(own) if name in names}

@@ -96,8 +96,8 @@ class _Progress:
             return
         kind = event.get("event")
         if kind == "stage":
-            stage, self.done = str(event["stage"]), 0
-            self.total = (stage == "trials" and self.job.trials) or event.get("total")
+            stage, own = str(event["stage"]), self.job.trials if event["stage"] == "trials" else None
+            self.total, self.done = (own, 0) if own else (event.get("total"), event.get("done") or 0)
             self.job.progress = STAGES.get(stage, stage)
         elif kind in ("trial", "step"):
             self.done += 1
@@ -194,7 +194,7 @@ class Jobs:
             AutoselectError: If it failed, in words.
         """
         progress = _Progress(job)
-        with (self._folder / f"{job.id}.log").open("w+", encoding="utf-8") as errors:
+        with (self._folder / f"{job.id}.log").open("w+", encoding="utf-8", errors="replace") as errors:
             command = [sys.executable, "-m", "autoselect", *job.arguments()]
             with Tethered(command, errors=errors, environment=_environment()) as running:
                 self._hold(job, running)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 MOST_WORKERS = 8
 """Most workers. More would start trials that know little of each other's outcome."""
-_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""File with the memory limit of the container, if this is one."""
+_GROUPS = Path("/sys/fs/cgroup")
+"""Where Linux tells the limits of groups of processes: of containers, of jobs of batch systems, of services."""
+_OWN_GROUPS = Path("/proc/self/cgroup")
+"""Names the groups of this process."""
 
 
 def default_workers(model_bytes: int = 0) -> int:
@@ -23,7 +26,7 @@ def default_workers(model_bytes: int = 0) -> int:
     # Bytes beside that for each byte of the model: a worker keeps whole builds of it, and sums of products of its
     # layers' inputs. Of ResNet-50 (102 MB) the largest worker took 2.3 GB.
     each = 1.5e9 + 15 * model_bytes
-    return max(1, min(available_cpus(), int(memory_bytes() / each), MOST_WORKERS))
+    return max(1, int(min(available_cpus(), memory_bytes() / each, MOST_WORKERS)))
 
 
 def why_fewer(workers: int) -> str | None:
@@ -58,12 +61,27 @@ def available_cpus() -> int:
 
 
 def memory_bytes() -> float:
-    """Memory of the machine or of the container; infinite where nobody says."""
+    """Memory of the machine, or as much of it as this process may have; infinite where nobody says."""
     try:
         whole = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (ValueError, OSError, AttributeError):
         whole = float("inf")
+    return min([whole, *_memory_limits()])
+
+
+def _memory_limits() -> Iterator[float]:
+    """The limits of the groups that this process is in, and of those around them, in bytes."""
     try:
-        return min(whole, float(_MEMORY_LIMIT.read_text(encoding="ascii")))
-    except (OSError, ValueError):  # no container, or one without a limit, which says "max"
-        return whole
+        groups = [line.split(":", 2) for line in _OWN_GROUPS.read_text(encoding="utf-8").splitlines()]
+    except OSError:  # no Linux
+        return
+    for _, controllers, path in (group for group in groups if len(group) == 3):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        # Version 2 of the groups has one tree, version 1 one for each controller.
+        root, name = (_GROUPS / "memory", "memory.limit_in_bytes") if controllers else (_GROUPS, "memory.max")
+        # A container that does not see its own group is told a path out of its root.
+        inner = PurePosixPath(os.path.normpath("/" + path.lstrip("/"))).relative_to("/")
+        for folder in (root / inner, *(root / around for around in inner.parents)):
+            with contextlib.suppress(OSError, ValueError):  # There is none, or it says "max".
+                yield float((folder / name).read_text(encoding="ascii"))

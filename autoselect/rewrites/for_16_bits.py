@@ -191,9 +191,10 @@ class _Writer:
         self._graph.tensors.append(tensor)
         return len(self._graph.tensors) - 1
 
-    def constant(self, suffix: str, number: float) -> int:
-        """A constant for all elements of an op's output."""
-        index = editing.add_constant(self._model, f"{self.name}/{suffix}", np.array([number], np.float32))
+    def constant(self, suffix: str, number: float, beside: int) -> int:
+        """A constant for all elements of a tensor; of no axes beside a scalar, which it would else give an axis."""
+        values = np.full((1,) if fb.shape_of(self._graph.tensors[beside]) else (), number, np.float32)
+        index = editing.add_constant(self._model, f"{self.name}/{suffix}", values)
         self._graph.tensors[index].hasRank = True
         self._graph.tensors[index].quantization = schema.QuantizationParametersT()
         return index
@@ -256,8 +257,8 @@ def _hard_swish(writer: _Writer, op: fb.Operator) -> bool:
         return False
     gate = writer.value("gate", 0.0, hard_swish_end, x)
     share = writer.value("share", 0.0, 1.0, x)
-    writer.put("ADD", [x, writer.constant("half", hard_swish_end / 2.0)], gate, "RELU6")
-    writer.put("MUL", [gate, writer.constant("sixth", 1.0 / hard_swish_end)], share)
+    writer.put("ADD", [x, writer.constant("half", hard_swish_end / 2.0, x)], gate, "RELU6")
+    writer.put("MUL", [gate, writer.constant("sixth", 1.0 / hard_swish_end, x)], share)
     writer.put("MUL", [x, share], output)
     return True
 
@@ -270,7 +271,7 @@ def _sum(writer: _Writer, op: fb.Operator) -> bool:
         return False
     mean = writer.value("mean", written[0] / count, written[1] / count, output)
     writer.put("MEAN", [int(i) for i in op.inputs], mean, like=op)
-    writer.put("MUL", [mean, writer.constant("count", float(count))], output)
+    writer.put("MUL", [mean, writer.constant("count", float(count), output)], output)
     return True
 
 

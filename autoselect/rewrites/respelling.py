@@ -90,6 +90,8 @@ def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
     if not rank or not fb.is_constant(model, tensors[op.inputs[1]]) or not fb.is_constant(model, axis):
         return []
     at, start, found = int(fb.constant_values(model, axis)) % rank, 0, []
+    if any(-1 in fb.indices(tensors[i].shapeSignature)[at : at + 1] for i in map(int, op.outputs)):
+        return []
     for output in map(int, op.outputs):
         length, name = fb.shape_of(tensors[output])[at], fb.tensor_name(tensors[output])
         begin, size = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import errno
-import io
 import json
 import math
 import os
@@ -117,11 +116,19 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
     """Write a CSV file with these columns; errors as :func:`write_bytes`."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    lines = _Lines()
+    # Of the characters that end lines, the writer quotes those of its own end alone; readers take "\r" for one, too.
+    writer = csv.DictWriter(lines, columns, lineterminator="\r\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_text(path, text.getvalue())
+    write_text(path, "".join(lines))
+
+
+class _Lines(list[str]):
+    """A stream that takes whole lines with two characters at their ends, and ends them by one."""
+
+    def write(self, line: str) -> None:
+        self.append(f"{line[:-2]}\n")
 
 
 def plain(value: Any) -> Any:

@@ -73,16 +73,18 @@ class RunFolder:
 
         Raises:
             RunFolderError: If it holds a run or anything else.
+            StorageError: If this user may not look into it.
         """
-        if self.manifest.exists():
-            raise RunFolderError(
-                f"{self.root} holds another run. Continue it with {self.resuming}, or choose another --output."
-            )
-        leftovers = {self.log, self.work, self.lock}  # of a search that never began
-        if self.root.exists():
-            taken = "is a file" if not self.root.is_dir() else {*self.root.iterdir()} - leftovers and "is not empty"
-            if taken:
-                raise RunFolderError(f"{self.root} {taken}. Choose a new or an empty folder for --output.")
+        with storage_errors(self.root):
+            if self.manifest.exists():
+                raise RunFolderError(
+                    f"{self.root} holds another run. Continue it with {self.resuming}, or choose another --output."
+                )
+            leftovers = {self.log, self.work, self.lock}  # of a search that never began
+            if self.root.exists():
+                taken = "is a file" if not self.root.is_dir() else {*self.root.iterdir()} - leftovers and "is not empty"
+                if taken:
+                    raise RunFolderError(f"{self.root} {taken}. Choose a new or an empty folder for --output.")
 
     @property
     def resuming(self) -> str:
@@ -144,7 +146,10 @@ class RunFolder:
             )
         if missing := [key for key in tables if not isinstance(manifest.get(key), dict)]:
             raise RunFolderError(f"{self.manifest} is damaged: it has no table {missing[0]!r}.")
-        self._refuse_links()
+        try:
+            self._refuse_links()
+        except PermissionError as exc:
+            raise RunFolderError(f"{self.root} cannot be read: {exc.strerror}.") from exc
         return manifest
 
     def _refuse_links(self) -> None:
@@ -171,10 +176,18 @@ def free_folder(name: str) -> Path:
     What a search left that was refused, its log, takes no name: so the corrected command writes where it would have.
     """
     path, number = Path(name), 1
-    while path.exists() and (not path.is_dir() or {*path.iterdir()} - {RunFolder(path).log}):
+    while _is_taken(path):
         number += 1
         path = Path(f"{name}-{number}")
     return path
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether there is something; a folder that this user may not look into is somebody else's."""
+    try:
+        return path.exists() and (not path.is_dir() or bool({*path.iterdir()} - {RunFolder(path).log}))
+    except PermissionError:
+        return True
 
 
 def read_json(path: Path, *, missing: str) -> dict[str, Any]:

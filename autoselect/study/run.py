@@ -325,9 +325,11 @@ class _Search:
 
     def _by_repaired_models(self) -> str | None:
         """Why the whole models with repairs settle it."""
-        repaired = [b for b in self._baselines() if b.is_whole]
-        if not self._has_scores() or not any(b.recipe.repairs for b in repaired):
+        if not self._has_scores():
             return None
+        repaired = [b for b in self._baselines() if b.is_whole]
+        if not any(b.recipe.repairs for b in repaired):
+            return self._late()
         self._start_trials()
         reason = self._loop().tell_first(repaired, self.settings.trials, self._stop())
         return f"{reason}; no unit was tried alone" if reason else self._late()
@@ -441,7 +443,8 @@ class _Search:
         return _baselines(self.case, self.space, self.request)
 
     def _start_trials(self) -> None:
-        self.clock(StageStarted(stage="trials", total=self.settings.trials))
+        done = own_trials(self.study.records())
+        self.clock(StageStarted(stage="trials", total=self.settings.trials, done=done))
 
     def _noting(self, event: Event) -> None:
         """Tell the user; the manifest keeps what is to be known of probes."""

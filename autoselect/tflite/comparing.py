@@ -31,7 +31,8 @@ def difference(first: bytes, second: bytes, samples: Iterable[Sample], *, delega
 
     Returns:
         The largest difference of a value, as a share of the largest value of its output on that sample. 0 where all
-        are equal bit for bit, infinite where outputs have other shapes or types or are not finite numbers.
+        are equal bit for bit, infinite where outputs have other shapes or types, are other whole numbers, or are not
+        finite.
 
     Raises:
         ScoreError: If the interpreter refuses one.
@@ -66,7 +67,7 @@ def _largest(ours: Runner, theirs: Runner, samples: Iterable[Sample]) -> float:
 def in_words(apart: float) -> str:
     """A :func:`difference` of outputs, to follow their names."""
     if math.isinf(apart):
-        return "differ in shape or type, or are not all finite"
+        return "differ in shape, type or whole numbers, or are not all finite"
     return f"differ by up to {apart:.1e} of the largest value"
 
 

@@ -118,7 +118,8 @@ def drop_copies(model: Model, graph: SubGraph, sources: Collection[int], is_copy
     for op in kept:
         if op.inputs is not None:  # a file may leave it out
             op.inputs = np.array([same.get(int(i), int(i)) for i in op.inputs], np.int32)
-    graph.outputs = np.array([same.get(int(i), int(i)) for i in graph.outputs], dtype=np.int32)
+    if graph.outputs is not None:
+        graph.outputs = np.array([same.get(int(i), int(i)) for i in graph.outputs], dtype=np.int32)
     for signature in model.signatureDefs or []:
         if model.subgraphs[signature.subgraphIndex or 0] is graph:
             for entry in signature.outputs or []:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
+from flatbuffers.builder import BuilderSizeError
 
 from autoselect.errors import ModelError, first_line
 from autoselect.tflite import schema_types, unpacking
@@ -114,9 +116,9 @@ def parse(content: bytes) -> Model:
 
 
 def parse_interface(content: bytes) -> Model:
-    """As :func:`parse`, but only signatures, metadata and the main subgraph: no ops, inputs and outputs in full.
+    """As :func:`parse`, but only signatures, metadata and tensors: no ops, the main graph's inputs and outputs in full.
 
-    Of its other tensors nothing is there but ``isVariable`` and ``type``.
+    Of all other tensors nothing is there but ``isVariable`` and ``type``.
 
     Raises:
         ModelError: If the bytes are not a whole TFLite file, as far as they are read.
@@ -136,7 +138,7 @@ def parse_interface(content: bytes) -> Model:
         places = tables.places(unpacking.field(graph, tables, unpacking.TENSORS)) if graph.TensorsLength() else ()
         main.tensors = [tables.tensor(at) if i in ends else tables.glance(at) for i, at in enumerate(places)]
         check_indices(main)
-        model.subgraphs = [main]
+        model.subgraphs = [main, *(_glanced(raw.Subgraphs(i), tables) for i in range(1, raw.SubgraphsLength()))]
         model.signatureDefs = [
             schema.SignatureDefT.InitFromObj(raw.SignatureDefs(i)) for i in range(raw.SignatureDefsLength())
         ]
@@ -144,6 +146,13 @@ def parse_interface(content: bytes) -> Model:
     except _DAMAGE as exc:
         raise _damaged(len(content), exc) from exc
     return model
+
+
+def _glanced(raw: Any, tables: unpacking.Tables) -> SubGraph:
+    graph: SubGraph = schema.SubGraphT()
+    places = tables.places(unpacking.field(raw, tables, unpacking.TENSORS)) if raw.TensorsLength() else ()
+    graph.tensors = [tables.glance(at) for at in places]
+    return graph
 
 
 def has_type(content: bytes, tensor_type: int) -> bool:
@@ -192,7 +201,21 @@ def _behind(content: bytes, offset: int, size: int) -> np.ndarray:
 
 
 def serialise(model: Model) -> bytes:
-    """Write a model with aligned buffers; equal models give equal bytes."""
+    """Write a model with aligned buffers; equal models give equal bytes.
+
+    Raises:
+        ModelError: If it takes more than a flatbuffer holds.
+    """
+    try:
+        return _written(model)
+    except BuilderSizeError as exc:
+        raise ModelError(
+            "The model takes more than 2 GB, which is all that a TFLite file holds; weights of float16 count twice, as "
+            "they are widened to float32. Choose a smaller model, or one part of it."
+        ) from exc
+
+
+def _written(model: Model) -> bytes:
     data = [data_of(buffer) for buffer in model.buffers]
     # A builder without room doubles all that it has.
     builder = SteadyBuilder(sum(map(len, data)) + (1 << 16) + sum(map(_room, model.subgraphs)))

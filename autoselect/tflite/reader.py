@@ -71,7 +71,7 @@ def _op(model: fb.Model, op: fb.Operator, tensors: tuple[Tensor, ...], computed:
         inputs=activations,
         constants=constants,
         outputs=outputs,
-        macs=_macs(name, inputs, outputs, tensors),
+        macs=_macs(op, name, [tensors[i] for i in inputs], [tensors[i] for i in outputs]),
         stride=max(_option(op, "strideH"), _option(op, "strideW")),
         is_padded=_is_padded(op),
         constant_bytes=sum(tensors[i].size_bytes for i in constants),
@@ -111,16 +111,19 @@ _MACS: dict[str, Callable[[list[_Shape], int], int]] = {
 """Multiply-accumulates of an op, from the shapes of its inputs and the elements of its first output."""
 
 
-def _macs(name: str, inputs: tuple[int, ...], outputs: tuple[int, ...], tensors: tuple[Tensor, ...]) -> int:
+def _macs(op: fb.Operator, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> int:
     """Multiply-accumulates per inference, from shapes alone."""
     if name == "UNIDIRECTIONAL_SEQUENCE_LSTM":
-        return _lstm_macs([tensors[i] for i in inputs])
+        return _lstm_macs(inputs)
     if name not in _MACS or not outputs:
         return 0
-    return _MACS[name]([tensors[i].shape for i in inputs], prod(tensors[outputs[0]].shape))
+    shapes = [tensor.shape for tensor in inputs]
+    if getattr(op.builtinOptions, "adjX", False):
+        shapes[0] = (*shapes[0][:-2], shapes[0][-1], shapes[0][-2])
+    return _MACS[name](shapes, prod(outputs[0].shape))
 
 
-def _lstm_macs(operands: list[Tensor]) -> int:
+def _lstm_macs(operands: Sequence[Tensor]) -> int:
     """Every weight matrix once for each step of the sequence."""
     steps = prod(operands[0].shape[:-1])
     return steps * sum(prod(t.shape) for t in operands[1:] if t.is_constant and len(t.shape) == 2)
@@ -150,11 +153,12 @@ def read_interface(content: bytes) -> Interface:
         ModelError: If the bytes are no TFLite file.
     """
     model = fb.parse_interface(content)
+    tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
     return Interface(
         inputs=input_specs(model),
         outputs=output_specs(model),
-        is_stateful=any(tensor.isVariable for tensor in model.subgraphs[0].tensors),
-        has_resources=any(fb.TENSOR_DTYPES[tensor.type] == "resource" for tensor in model.subgraphs[0].tensors),
+        is_stateful=any(tensor.isVariable for tensor in tensors),
+        has_resources=any(tensor.type == schema.TensorType.RESOURCE for tensor in tensors),
     )
 
 

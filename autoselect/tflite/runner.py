@@ -174,8 +174,7 @@ class Runner:
             raise ScoreError(why, op=self._failed_op(str(exc), inputs)) from exc
         self.inference_seconds += time.perf_counter() - start
         outputs = {
-            spec.key: dequantized(self._interpreter.get_tensor(detail["index"]), detail)
-            for spec, detail in self._fetches
+            spec.key: dequantized(_output(self._interpreter, detail["index"]), detail) for spec, detail in self._fetches
         }
         if self.told is not None:
             self.told(given, outputs)
@@ -231,6 +230,17 @@ def _with_outputs(content: bytes, tensors: Collection[int]) -> bytes:
     outputs, written = fb.indices(graph.outputs), fb.computed(graph) - {*fb.indices(graph.inputs)}
     graph.outputs = np.array([*outputs, *sorted(written & {*tensors} - {*outputs})], np.int32)
     return fb.serialise(model)
+
+
+def _output(interpreter: Any, index: int) -> np.ndarray:
+    """What an output holds after a run; LiteRT itself gives none that has no elements."""
+    try:
+        return np.asarray(interpreter.get_tensor(index))
+    except ValueError:
+        [detail] = [detail for detail in interpreter.get_output_details() if detail["index"] == index][:1]
+        if 0 not in detail["shape"]:
+            raise
+        return np.zeros(detail["shape"], detail["dtype"])
 
 
 def failing_op(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> tuple[int, str] | None:

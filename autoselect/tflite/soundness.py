@@ -88,9 +88,13 @@ def check_sound(model: Model) -> None:
         raise ValueError("no subgraph")
     model.operatorCodes = model.operatorCodes or []
     for graph in model.subgraphs:
-        for tensor in graph.tensors or []:
+        graph.tensors, graph.operators = (
+            graph.tensors or [],
+            graph.operators or [],
+        )  # Some writers leave out empty ones.
+        for tensor in graph.tensors:
             _check_tensor(model, tensor)
-        for op in graph.operators or []:
+        for op in graph.operators:
             _ = model.operatorCodes[op.opcodeIndex]
             op.inputs, op.outputs = (_row(row) for row in (op.inputs, op.outputs))
         check_indices(graph)

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import autoselect
 from autoselect.api import benchmarking
+from autoselect.api.benchmarking import Benchmark, timed
 from autoselect.cli.main import app
 from autoselect.errors import AutoselectError, ModelError, PreparationError, RunFolderError, ScoreError, UsageError
 from autoselect.runs.folder import RunFolder
@@ -97,6 +98,15 @@ def test_the_picks_are_timed_in_turns_and_told_with_intervals(adb: FakeAdb, run:
     turns = [int(s.rsplit("/")[-1].removesuffix(".tflite")) for s in starts]
     assert turns == [turn for n in range(6) for turn in benchmarking._order(n, len(names))]
     assert [path.name for path in adb.storage.iterdir()] == ["benchmark_model"]
+
+
+def test_a_float_model_that_takes_no_time_has_no_ratios() -> None:
+    """Of a model of a microsecond some versions print 0."""
+    row = timed("mine", [0.002, 0.0], [0.001, 0.0])
+    assert (row["ms"], row["ratio"], row["ratio_low"]) == (0.001, None, None)
+    models = [timed("float", [0.0, 0.0], [0.0, 0.0]), row]
+    lines = Benchmark(device="d", command="c", statistic="median", rounds=2, models=models).lines()
+    assert lines[-1].split()[:2] == ["mine", "0.00100"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8])

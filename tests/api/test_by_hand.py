@@ -130,6 +130,8 @@ def test_the_command_line_takes_recipe_files(folder: Path, tmp_path: Path) -> No
     events = [json.loads(line) for line in done.stdout.splitlines()]
     (trial,) = [event for event in events if event["event"] == "trial"]
     assert trial["origin"] == "user"
+    (stage,) = [event for event in events if event.get("stage") == "trials"]
+    assert (stage["total"], stage["done"]) == (1, 0)
     asked = CliRunner().invoke(app, ["what-if", str(folder), "--from", str(path), "--json"])
     assert json.loads(asked.stdout)["trial"] == trial["number"]
 

@@ -10,8 +10,10 @@ import pytest
 
 import autoselect
 from autoselect.cases.events import Event, StageStarted
+from autoselect.cases.settled import RepairChoice
 from autoselect.isolation import machine
 from autoselect.study import run
+from autoselect.study.stage_clock import StageClock
 
 
 def stages(events: list[Event]) -> list[str]:
@@ -42,6 +44,30 @@ def test_a_repaired_model_that_is_good_enough_is_the_last_one(tmp_path: Path, mo
     assert "repairs" in stages(events)
     assert "Ended early: three are enough; no unit was tried alone." in found.summary["verdict"]
     assert found.manifest["settings"]["repair_sets"]
+
+
+def test_no_unit_is_tried_once_the_time_has_passed_though_no_repair_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = [False]
+
+    def with_repairs(*_: Any, **__: Any) -> RepairChoice:
+        late[0] = True
+        return RepairChoice()
+
+    monkeypatch.setattr(run, "with_repairs", with_repairs)
+    monkeypatch.setattr(StageClock, "elapsed", lambda _: 1e9 if late[0] else 0.0)
+    events: list[Event] = []
+    common = {"repairs": True, "early_exit": False, "timeout": 60.0}
+    found = pump.search(tmp_path / "run", trials=20, **common, listener=events.append)
+    assert {"plan", "probes"}.isdisjoint(stages(events))
+    assert found.trials["origin"].tolist() == ["baseline:fiq", "baseline:drq"]
+    assert "the timeout of 60 s has passed" in found.summary["verdict"]
+    late[0] = False
+    events.clear()
+    monkeypatch.setattr(StageClock, "elapsed", lambda _: 0.0)
+    assert len(autoselect.resume(tmp_path / "run", trials=5, listener=events.append).trials) == 5
+    assert next(event.done for event in events if isinstance(event, StageStarted) and event.stage == "trials") == 2
 
 
 def test_a_budget_of_one_trial_is_the_integer_model(tmp_path: Path) -> None:

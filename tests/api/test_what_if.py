@@ -197,6 +197,15 @@ def test_what_cannot_be_asked_is_told(run: autoselect.Run, asked: dict[str, Any]
         run.what_if(**asked)
 
 
+def test_trials_that_were_cut_off_leave_gaps_in_their_numbers(
+    run: autoselect.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = run._asked().tried
+    monkeypatch.setattr(tried, "records", [record for record in tried.records if record.number != 3])
+    with pytest.raises(UsageError, match=rf"trials from 0 to {TRIALS - 1}\."):
+        run.what_if(999)
+
+
 def test_a_wrong_recipe_is_told_as_such(run: autoselect.Run) -> None:
     with pytest.raises(RecipeError, match="'nothing'"):
         run.what_if(Recipe(denylisted_nodes={"nothing"}))
@@ -241,6 +250,38 @@ def test_a_run_of_live_objects_builds_and_asks_for_what_it_lacks(tmp_path: Path)
     with pytest.raises(UsageError, match=r"live evaluation.*score\(..., evaluation=...\)"):
         found.score()
     assert found.score(evaluation=pump.SEARCH, heldout=pump.HELDOUT).samples == len(pump.SEARCH[1])
+
+
+def hits(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    return float((y_pred.argmax(axis=-1) == y_true).mean())
+
+
+def misses(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    return -1.0 + hits(y_true, y_pred)
+
+
+def test_a_score_is_by_the_objects_that_are_given_with_it(tmp_path: Path) -> None:
+    live = {**pump.LIVE, "metric": hits, "direction": "maximize"}
+    run = autoselect.search(**live, trials=1, repairs=False, int16=False, output=tmp_path / "run")
+    found, data = run.what_if("int8"), {"evaluation": pump.SEARCH, "heldout": pump.HELDOUT}
+    wrong, right = found.score(metric=misses, **data), found.score(metric=hits, **data)
+    assert wrong.score == pytest.approx(right.score - 1.0)
+    assert right.drop == pytest.approx(found.scored_drop)
+
+
+def test_samples_that_have_changed_are_refused_as_by_resume(tmp_path: Path) -> None:
+    (x, y), files = pump.SEARCH, {name: str(tmp_path / f"{name}.npz") for name in ("evaluation", "heldout")}
+    np.savez(files["evaluation"], x=x, y=y)
+    np.savez(files["heldout"], x=pump.HELDOUT[0], y=pump.HELDOUT[1])
+    run = pump.search(tmp_path / "run", trials=1, **files)
+    np.savez(files["evaluation"], x=x[:100], y=y[:100])
+    found = autoselect.load_run(run.directory).what_if("int8")
+    for _ in range(2):
+        with pytest.raises(RunFolderError, match="was made with another evaluation"):
+            found.score()
+    assert found.score((x, y)).drop == pytest.approx(found.scored_drop)
+    np.savez(files["evaluation"], x=x, y=y)
+    assert found.score().drop == pytest.approx(found.scored_drop)
 
 
 def test_limits_are_those_that_the_run_wrote(run: autoselect.Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -113,3 +114,12 @@ def test_nodes_whose_values_integers_cut_off_are_known(
     found = clipping_jobs.clipped_nodes(case.files.root)
     types = [node.op_type for node in case.layers.nodes if node.name in found]
     assert types == ([] if factor == 1.0 else ["FULLY_CONNECTED", "MUL", "MUL"])
+
+
+def test_an_input_without_elements_has_no_ends(tmp_path: Path) -> None:
+    runner: Any = SimpleNamespace(told=None)
+    with clipping_jobs.ends_kept(runner, tmp_path / "ends.npz"):
+        runner.told({"none": np.zeros((1, 0), np.float32)}, {"some": np.array([1.0, 3.0], np.float32)})
+    with np.load(tmp_path / "ends.npz") as found:
+        assert found["names"].tolist() == ["output some"]
+        assert found["arr_0"].tolist() == [[1.0, 3.0]]

@@ -294,6 +294,14 @@ def test_what_cannot_be_converted_is_told_with_the_log(
     assert "--- convert" in log.read_text()
 
 
+def test_a_cache_that_cannot_be_written_hides_no_reason(home: Home, load: Load, tmp_path: Path) -> None:
+    home.way(0, None)
+    (tmp_path / "file").touch()
+    with pytest.raises(ModelError, match=r"NotImplementedError: no such op.*log: ") as caught:
+        load(cache_root=tmp_path / "file")
+    assert "--- convert" in Path(str(caught.value).rpartition("log: ")[2]).read_text()
+
+
 def test_custom_ops_of_the_converter_are_refused(home: Home, load: Load) -> None:
     model = fb.parse(home.truth)
     code = editing.add_code(model, "SOFTMAX")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -688,3 +690,24 @@ def test_a_reader_that_has_gone_is_no_bug() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+def test_a_terminal_that_lacks_a_character_shows_another() -> None:
+    """As where the locale is ISO-8859-1: the result of a search is shown all the same."""
+    command = [sys.executable, "-m", "autoselect", "show", str(Path(__file__).with_name("terminal") / "run"), "--all"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"93.2 (90.6?95.1)" in done.stdout
+
+
+def test_a_full_disk_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the folder of temporary files is full."""
+
+    def write_report(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/autoselect-x")
+
+    monkeypatch.setitem(vars(autoselect), "write_report", write_report)
+    done = invoke("report", "run")
+    assert done.exit_code == autoselect.errors.StorageError.exit_code
+    assert done.stderr == "Error: /tmp/autoselect-x cannot be used: No space left on device.\n"

@@ -29,16 +29,18 @@ def finished(number: int, **changes: object) -> TrialFinished:
 
 
 NUMBERS = {
-    "in order": ([0, 1, 2], 3),
-    "the second ends first": ([1, 0, 2], 3),
-    "a resumed search": ([40, 41], 42),
-    "a resumed search out of order": ([41, 40, 42], 43),
+    "in order": (0, [0, 1, 2], 3),
+    "the second ends first": (0, [1, 0, 2], 3),
+    "a resumed search": (40, [40, 41], 42),
+    "one with trials that Ctrl-C cut off": (36, [40, 41], 38),
+    "one of a recipe of the user's": (0, [40], 1),
 }
 
 
-@pytest.mark.parametrize(("numbers", "done"), NUMBERS.values(), ids=NUMBERS)
-def test_trials_are_counted_with_those_of_earlier_processes(numbers: list[int], done: int) -> None:
+@pytest.mark.parametrize(("before", "numbers", "done"), NUMBERS.values(), ids=NUMBERS)
+def test_trials_are_counted_with_those_of_earlier_processes(before: int, numbers: list[int], done: int) -> None:
     tally = Tally()
+    tally.begin(StageStarted(stage="trials", done=before))
     for number in numbers:
         tally.add(finished(number))
     assert tally.done == done
@@ -160,7 +162,7 @@ def test_a_stage_without_steps_shows_its_time_and_what_it_waits_for(reviewed: Re
 
 def test_every_stage_of_a_search_has_words() -> None:
     source = inspect.getdoc(StageStarted) or ""
-    named = set(re.findall(r"``(\w+)``", source)) - {"total"}
+    named = set(re.findall(r"``(\w+)``", source)) - {"total", "done"}
     assert named | {"latency"} == set(STAGES)
     assert set(WAITS) <= set(STAGES)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from autoselect.cases.events import TrialFinished, Warned
-from autoselect.errors import JobFailed, ModelError, UsageError, WorkerDied
+from autoselect.errors import JobFailed, ModelError, StorageError, UsageError, WorkerDied
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, result_of
 from autoselect.isolation.worker import TOOK_TOO_LONG
@@ -238,6 +238,7 @@ def test_a_lost_scheduler_is_done_without_until_it_is_back(tmp_path: Path) -> No
             cluster.slots(1)
             time.sleep(0.1)
         assert cluster.call(pow, 2, 5) == 32
+        assert cluster._client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.allowed_failures) == 0
     assert any("is back" in told for told in NEWS)
 
 
@@ -325,6 +326,46 @@ def test_a_worker_that_is_there_and_sends_nothing_counts(
         assert cluster.submit(pow, 2, 5).result(timeout=30) == 32
 
 
+def _without_room(marks: str, most: int) -> int:
+    """The first ones that get it cannot write."""
+    if len(list(Path(marks).iterdir())) < most:
+        (Path(marks) / uuid.uuid4().hex).touch()
+        raise StorageError("/there could not be written: No space left on device. Choose another --output.")
+    return 7
+
+
+def test_a_worker_whose_disk_is_full_gets_no_more_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_LOOK_AGAIN_SECONDS", 0.5)
+    (marks := tmp_path / "marks").mkdir()
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs="CRITICAL"
+        ) as workers,
+        cluster_of(workers.scheduler_address, tmp_path) as cluster,
+    ):
+        limit = time.monotonic() + 30
+        while cluster.slots(1) < 2 and time.monotonic() < limit:
+            time.sleep(0.1)
+        assert cluster.call(_without_room, str(marks), 1) == 7
+        time.sleep(2.0)
+        assert [cluster.call(pow, 2, 5) for _ in range(3)] == [32] * 3
+        assert sum("is refused: /there could not be written: No space" in told for told in NEWS) == 1
+        assert cluster.slots(1) == 1
+
+
+def test_a_job_for_which_two_workers_have_no_room_ends_in_that_error(tmp_path: Path) -> None:
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs="CRITICAL"
+        ) as workers,
+        cluster_of(workers.scheduler_address, tmp_path) as cluster,
+    ):
+        (marks := tmp_path / "marks").mkdir()
+        with pytest.raises(StorageError, match="No space left"):
+            cluster.call(_without_room, str(marks), 9)
+        assert len(list(marks.iterdir())) == 2
+
+
 def test_a_refused_worker_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_LOOK_AGAIN_SECONDS", 0.5, raising=False)
     driver, is_old = os.getpid(), tmp_path / "old"
@@ -341,10 +382,11 @@ def test_a_refused_worker_is_looked_at_again(tmp_path: Path, monkeypatch: pytest
     ):
         workers.scale(1)
         waiting = cluster.submit(pow, 2, 5)
+        threading.Thread(target=result_of, args=(waiting,), daemon=True).start()  # Who waits is told why.
         limit = time.monotonic() + 30
         while not any("refused" in told for told in NEWS) and time.monotonic() < limit:
             time.sleep(0.1)
-            cluster.slots(1)
+        assert any("refused" in told for told in NEWS)
         time.sleep(2.0)
         cluster.slots(1)
         assert sum("is refused: numpy 0 there, 1 here" in told for told in NEWS) == 1

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from autoselect.compilers.libraries import NEEDED, QNN_VARIABLE, Libraries, empty_library, find_libraries
+from autoselect.compilers.libraries import NEEDED, QNN_VARIABLE, Libraries, empty_library, find_libraries, version_of
 from autoselect.errors import UsageError
 
 UNUSED = "libQnnLpai.so"
@@ -256,3 +256,20 @@ def test_the_real_wheel_has_what_is_needed() -> None:
     if importlib.util.find_spec(SDK) is None:
         assert found.origin == f"{WHEEL} {importlib.metadata.version('onnxruntime-qnn')}"
     assert set(found.stood_in) <= {UNUSED}
+
+
+@pytest.mark.parametrize(
+    ("packages", "version"),
+    [({"made-up": "1.0", "made-up-nightly": "2.0"}, "1.0"), ({"made-up-nightly": "2.0"}, "2.0"), ({}, "unknown")],
+    ids=["the usual one", "another one", "none"],
+)
+def test_a_module_has_the_version_of_the_package_that_it_came_with(
+    packages: dict[str, str], version: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, own in packages.items():
+        about = tmp_path / f"{name.replace('-', '_')}-{own}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {own}\n", encoding="utf-8")
+        (about / "top_level.txt").write_text("made_up\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert version_of("made-up", "made_up") == version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import importlib.util
 import json
 import multiprocessing
@@ -397,6 +398,20 @@ def test_a_compiler_that_contradicts_itself_says_nothing(fake: Fake) -> None:
     compiler = fake.plans({"taken": [0, 1, 4]}, {"taken": [0, 1]})
     with pytest.raises(JobFailed, match=r"\b1 pieces .*\b2\."):
         compiler.compile(content(), timeout_seconds=60.0)
+
+
+def test_a_nightly_litert_has_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"ai-edge-litert-nightly": "9.8.7"}
+
+    def version(name: str) -> str:
+        if name not in known:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return known[name]
+
+    monkeypatch.setattr("importlib.metadata.version", version)
+    monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: {"ai_edge_litert": list(known)})
+    elsewhere = replace(PHONE, compiler=LitertPlugin(manufacturer="Google", soc_model="X"))
+    assert PluginCompiler(elsewhere).versions() == {"LiteRT": "9.8.7"}
 
 
 def test_a_vendor_without_a_plugin_is_told() -> None:

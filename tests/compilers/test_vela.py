@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import importlib.util
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ import zoo
 from ai_edge_litert import schema_py_generated as schema
 from reviewing import Reviewed
 
+from autoselect.compilers.litert_plugin import name_of
 from autoselect.compilers.opening import compiler_of
 from autoselect.compilers.vela import NPU_OP, VelaCompiler
 from autoselect.domain.graph import OpKind
@@ -24,6 +26,7 @@ from autoselect.quantize.building.build import Candidate
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 U55 = read_target("ethos-u55-128")
 
@@ -65,6 +68,8 @@ RUBBISH = {
     "no summary": ("CONTENT", "b''", "summary has no figure"),
     "a summary of other columns": ("CONTENT", "b'a,b\\n1,2\\n'", "summary has no figure .*cycles_total"),
     "words for numbers": ("CONTENT", "b'cycles_total\\nmany\\xff\\n'", "summary has no figure .*many"),
+    "figures without an end": ("CONTENT", "b'cycles_total\\ninf\\n'", "summary has no figure .*infinity"),
+    "no table": ("CONTENT", "b'a' * 200_000", "summary that cannot be read: field larger"),
 }
 
 
@@ -135,6 +140,18 @@ def test_which_ops_vela_takes(reviewed: Reviewed) -> None:
     assert sorted(i for piece in found.pieces for i in piece) == sorted(set(range(len(ops))) - set(found.left))
 
 
+def test_the_ops_of_a_model_without_names_are_told_apart() -> None:
+    """Tools that make files small for microcontrollers take all names away."""
+    pytest.importorskip("ethosu")
+    content = candidate().content
+    model = fb.parse(content)
+    for tensor in model.subgraphs[0].tensors:
+        tensor.name = b""
+    named, unnamed = (VelaCompiler(U55).partition(one, timeout_seconds=120.0) for one in (content, fb.serialise(model)))
+    assert unnamed == named
+    assert len({name_of(TfliteFile(fb.serialise(model)).graph, i) for i in unnamed.left}) == len(unnamed.left)
+
+
 def test_vela_refuses_with_its_own_reason() -> None:
     pytest.importorskip("ethosu")
     with pytest.raises(CompilerRefusal, match="Vela refuses"):
@@ -144,6 +161,14 @@ def test_vela_refuses_with_its_own_reason() -> None:
 def test_what_a_verdict_of_vela_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: {"ethos-u-vela": "9.8.7"}[name])
     assert VelaCompiler(U55).versions() == {"Vela": "9.8.7"}
+
+
+def test_vela_without_a_package_of_its_usual_name_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    assert VelaCompiler(U55).versions() == {"Vela": "unknown"}
 
 
 @functools.cache

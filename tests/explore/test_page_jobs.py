@@ -238,6 +238,14 @@ def test_a_command_that_fails_says_why(reviewed: Reviewed, called: Called, tmp_p
     reviewed("a command that fails", job.error.replace(str(tmp_path), "runs"))
 
 
+def test_a_complaint_in_another_encoding_is_told(
+    called: Called, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    job = called.done("show", str(tmp_path / "Läufe"))
+    assert "holds no run" in str(job.error)
+
+
 def test_the_next_job_has_its_turn_after_a_fault(called: Called) -> None:
     job = called.done("--version", told=lambda _events: 1 / 0)
     assert job.state == "failed"

@@ -20,7 +20,7 @@ def test_workers_go_by_processors_and_memory(
     cpus: int, memory: float, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "available_cpus", lambda: cpus)
-    monkeypatch.setattr(machine, "memory_bytes", lambda: memory if memory < 1e15 else 1e15)
+    monkeypatch.setattr(machine, "memory_bytes", lambda: memory)
     assert machine.default_workers() == expected
 
 
@@ -31,16 +31,32 @@ def test_a_container_may_have_fewer_processors(monkeypatch: pytest.MonkeyPatch) 
     assert machine.available_cpus() == 1
 
 
-@pytest.mark.parametrize(("text", "expected"), [("1000000\n", 1e6), ("max\n", None), (None, None)])
-def test_a_container_may_have_less_memory(
-    text: str | None, expected: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+NAME = "memory.limit_in_bytes"
+LIMITS: dict[str, tuple[str, dict[str, str], float | None]] = {
+    "a container": ("0::/\n", {"memory.max": "1000000\n"}, 1e6),
+    "no limit": ("0::/\n", {"memory.max": "max\n"}, None),
+    "a job of a batch system": ("0::/slurm/job_1/step_0\n", {"slurm/job_1/memory.max": "1000000\n"}, 1e6),
+    "a limit within another": ("0::/a/b\n", {"a/memory.max": "2000000\n", "a/b/memory.max": "1000000\n"}, 1e6),
+    "a group that the container does not see": ("0::/../../x\n", {"memory.max": "1000000\n"}, 1e6),
+    "version 1": ("9:cpu,memory:/job\n1:cpuset:/\n", {f"memory/job/{NAME}": "1000000\n"}, 1e6),
+    "version 1 without a limit": ("9:memory:/\n", {f"memory/{NAME}": "9223372036854771712\n"}, None),
+    "another controller's": ("9:cpuset:/job\n", {"memory.max": "1\n", f"memory/job/{NAME}": "1\n"}, None),
+    "no groups": ("", {}, None),
+}
+
+
+@pytest.mark.parametrize(("groups", "files", "expected"), LIMITS.values(), ids=LIMITS)
+def test_a_process_may_have_less_memory_than_the_machine(
+    groups: str, files: dict[str, str], expected: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr(machine, "_MEMORY_LIMIT", limit)
+    monkeypatch.setattr(machine, "_GROUPS", tmp_path)
+    monkeypatch.setattr(machine, "_OWN_GROUPS", tmp_path / "cgroup")
     whole = machine.memory_bytes()
     assert whole > 1e6
-    if text is not None:
-        limit.write_text(text, encoding="ascii")
+    (tmp_path / "cgroup").write_text(groups, encoding="ascii")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="ascii")
     assert machine.memory_bytes() == (whole if expected is None else expected)
 
 

@@ -304,3 +304,21 @@ def test_an_output_that_nobody_reads_makes_no_build_differ(call: Callable[[Any],
         assert len({p.builder.build(recipe).content for p in prepared for _ in range(4)}) == 1
     model = fb.parse(prepared[0].builder.build(Recipe()).content)
     assert len(model.subgraphs[0].outputs) == 1
+
+
+@pytest.mark.parametrize("name", [b"", b"alike"])
+def test_outputs_that_names_do_not_tell_apart_keep_their_keys(name: bytes) -> None:
+    """Tools that make files small take all names away."""
+    model = fb.parse(
+        zoo.from_function(lambda x: (tf().tanh(x), tf().nn.relu(tf().matmul(x, zoo.weights(8, 4)))), (1, 8)).float_model
+    )
+    model.signatureDefs = None
+    for tensor in model.subgraphs[0].tensors:
+        tensor.name = name
+    content = fb.serialise(model)
+    prepared = zoo.prepare(content)
+    [sample] = prepared.samples[:1]
+    wanted = Runner(content)(sample[0])
+    for recipe in (Recipe(), Recipe(denylisted_nodes=frozenset({"*"})), Recipe(io_type="int8")):
+        found = Runner(prepared.builder.build(recipe).content)(sample[0])
+        assert {key: value.shape for key, value in found.items()} == {k: v.shape for k, v in wanted.items()}

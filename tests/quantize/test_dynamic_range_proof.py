@@ -17,6 +17,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building.dynamic_range import quantize_weights
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
 
 ALL_DENIED = frozenset({"*"})
 
@@ -281,3 +282,17 @@ def test_weights_by_hand(weights: object, axis: int | None, levels: object, scal
     found_levels, found_scales = quantize_weights(np.array(weights, dtype=np.float64), axis)
     assert found_levels.tolist() == levels
     assert found_scales.tolist() == pytest.approx(scales)
+
+
+def test_weights_that_are_no_numbers_stay_float() -> None:
+    """A scale of theirs would be none either, and LiteRT refuses a model with one."""
+    spoilt = zoo.weights(64, 64)
+    spoilt[3, 5] = np.nan
+    prepared = zoo.from_function(
+        lambda x: tf().matmul(x, zoo.weights(64, 64, seed=1)) + tf().tanh(tf().matmul(x, spoilt)), (1, 64)
+    ).prepared
+    candidate = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"})))
+    assert "a weight of it is not a finite number" in candidate.fallbacks.values()
+    kinds = [op.kind for op in candidate.graph.ops if op.op_type == "FULLY_CONNECTED"]
+    assert sorted(kind.value for kind in kinds) == ["float", "hybrid"]
+    Runner(candidate.content)(prepared.fed()[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from autoselect.quantize.repairing import equalize, ranges
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
+from autoselect.tflite.tflite_file import TfliteFile
 
 UNEVEN = np.exp2(np.arange(16) - 8.0).astype(np.float32)
 """Factors of the channels that only scaling can make even."""
@@ -204,3 +206,18 @@ def test_a_layer_whose_output_is_the_bias_of_the_next_is_no_first_of_a_pair() ->
     pairs, reasons = equalize.find_pairs(model)
     assert pairs == []
     assert "another operand" in next(iter(reasons.values()))
+
+
+def test_weights_that_a_branch_reads_too_stay_as_they_are() -> None:
+    """The samples may never run the branch, so that equal outputs say nothing of it."""
+    prepared = two_layers(tf().nn.relu)
+    assert equalize.equalize(prepared.calibrated.file, prepared.fed).pairs
+    model = prepared.calibrated.file.copied()
+    main, branch = model.subgraphs[0], copy(model.subgraphs[0])
+    pairs, _ = equalize.find_pairs(model)
+    branch.tensors, branch.operators = [copy(main.tensors[main.operators[pairs[0].second].inputs[1]])], []
+    branch.inputs = branch.outputs = np.array([0], np.int32)
+    model.subgraphs = [main, branch]
+    found = equalize.equalize(TfliteFile(fb.serialise(model)), prepared.fed)
+    assert not found.pairs
+    assert found.reasons[pairs[0].first] == "a branch of the model reads the same weights or the same bias"

@@ -519,3 +519,11 @@ def test_real_models_in_16_bits(path: str, real_data: Path) -> None:
     for base in (Recipe(), Recipe(per_channel=False, io_type="int8")):
         assert_forecast_and_run(prepared, base, count=5)
     assert remarks(prepared) == ()
+
+
+def test_a_sum_to_a_scalar_is_a_scalar_in_16_bits() -> None:
+    prepared = zoo.from_function(lambda x: tf().reduce_sum(tf().tanh(x)), (1, 8)).prepared
+    wide = frozenset(node.name for node in prepared.nodes)
+    candidate = prepared.builder.build(Recipe(int16_nodes=wide))
+    assert "int16" in candidate.kinds.values()
+    assert [value.shape for value in run(candidate.content, prepared).values()] == [()]

@@ -20,6 +20,8 @@ from autoselect.quantize.building.wholes import make_wholes
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.preparing.normalise import normalise
 from autoselect.rewrites import names
+from autoselect.rewrites.respelling import RESPELLED
+from autoselect.rewrites.rewriting import rewrite
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.comparing import difference
@@ -394,3 +396,14 @@ def test_transposes_that_undo_each_other_are_folded() -> None:
     assert found.folded == ("turned", "back")
     samples = [{"x": np.random.default_rng(0).normal(size=(1, 3, 4, 5)).astype(np.float32)}]
     assert difference(content, found.content, samples) == 0.0
+
+
+def test_parts_along_an_axis_of_free_size_are_not_cut_out() -> None:
+    """Their sizes in the file are not those that they have at run time."""
+    source = fb.parse(zoo.from_function(lambda x: tf().split(x, [1, 3, 4], axis=1), (1, 8)).float_model)
+    graph = source.subgraphs[0]
+    [split] = [op for op in graph.operators if fb.op_type(source, op) == "SPLIT_V"]
+    graph.tensors[split.outputs[2]].shape = np.array([1, 1], np.int32)
+    graph.tensors[split.outputs[2]].shapeSignature = np.array([1, -1], np.int32)
+    rewrite(source, (RESPELLED,))
+    assert "SPLIT_V" in {fb.op_type(source, op) for op in graph.operators}

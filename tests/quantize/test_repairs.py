@@ -412,3 +412,24 @@ def test_ops_of_other_subgraphs_are_left_alone() -> None:
     float_model.subgraphs.append(twin)
     shifts = bias.correct(assembly.model, float_model, assembly.places, prepared.kit.means(("bias",)))
     assert len(shifts) == 5
+
+
+@functools.cache
+def some_rows() -> zoo.Prepared:
+    """A layer on as many rows of a table as values of the input are above zero."""
+
+    def call(x: Any) -> Any:
+        chosen = tf().cast(tf().where(x[0] > 0.0)[:, 0], tf().int32)
+        y = tf().nn.relu(tf().matmul(tf().gather(tf().constant(zoo.weights(16, 8)), chosen), zoo.weights(8, 8)))
+        return tf().reduce_max(y, axis=0, keepdims=True) + tf().matmul(x, zoo.weights(16, 8, seed=1))
+
+    content = zoo.from_function(call, (1, 16)).float_model
+    return zoo.prepare(content, zoo.random_samples(content, 8))
+
+
+@pytest.mark.parametrize("repair", ["bias", "bias-sequential"])
+def test_a_layer_whose_rows_depend_on_the_sample_keeps_its_bias(repair: str) -> None:
+    candidate = some_rows().builder.build(Recipe(repairs=(repair,)))
+    reasons = {shift.reason for shift in candidate.shifts.values()}
+    assert "the means of its input were not measured" in reasons
+    assert None in reasons

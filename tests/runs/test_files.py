@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from autoselect.errors import StorageError
@@ -122,3 +123,12 @@ def test_a_copy_of_a_folder_that_nobody_may_change_may_be_changed(tmp_path: Path
     assert all(path.stat().st_mode & 0o200 for path in (copy, *copy.rglob("*")))
     with pytest.raises(FileNotFoundError):
         files.copy_folder(tmp_path / "nowhere", copy)
+
+
+@pytest.mark.parametrize("text", ["a\rb", "a\nb", "a\r\nb", '"\r', "a,b", "ä"])
+def test_a_cell_of_a_table_may_have_several_lines(text: str, tmp_path: Path) -> None:
+    """As what a library printed before it raised, with a bar of its progress."""
+    rows = [{"error": text, "n": 1}, {"error": "x", "n": 2}]
+    files.write_table(tmp_path / "t.csv", ("error", "n"), rows)
+    assert pd.read_csv(tmp_path / "t.csv").to_dict("records") == rows
+    assert (tmp_path / "t.csv").read_bytes().endswith(b"\nx,2\n")

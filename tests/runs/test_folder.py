@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import math
 import re
 from collections.abc import Callable
@@ -113,6 +114,21 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="could not"):
         RunFolder(tmp_path / "file" / "run").create()
+
+
+def test_a_folder_that_this_user_may_not_look_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(StorageError, match="Permission denied"):
+        RunFolder(tmp_path).create()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "autoselect-run").mkdir()
+    assert free_folder("autoselect-run") == Path("autoselect-run-2")
+    RunFolder(tmp_path).write_manifest({})
+    with pytest.raises(RunFolderError, match=r"cannot be read: Permission denied\.$"):
+        RunFolder(tmp_path).read_manifest()
 
 
 def test_the_command_that_goes_on_is_quoted(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoselect.errors import ModelError
+from autoselect.sources import tflite_files
 from autoselect.tflite import analysis, editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
@@ -231,6 +232,29 @@ def test_data_behind_the_flatbuffer_are_read() -> None:
     assert fb.serialise(fb.parse(moved)) == fb.serialise(fb.parse(content))
     with pytest.raises(ModelError, match="cut off"):
         fb.parse(moved[:-5])
+
+
+def test_lists_that_a_writer_left_out_are_empty() -> None:
+    """C++ writes no empty list of a subgraph: one that does nothing, or that only sets what is kept."""
+    model = fb.parse(zoo.loop().float_model)
+    idle, holding = schema.SubGraphT(), schema.SubGraphT()
+    half = schema.TensorT()
+    half.name, half.type, half.shape = b"half", schema.TensorType.FLOAT16, np.array([2], np.int32)
+    half.buffer = editing.add_buffer(model, np.ones(2, np.float16))
+    holding.tensors = [half]
+    model.subgraphs, model.signatureDefs = [*model.subgraphs, idle, holding], None
+    builder = flatbuffers.Builder(1 << 16)
+    builder.Finish(model.Pack(builder), file_identifier=fb.FILE_IDENTIFIER)
+    taken = tflite_files.from_bytes(bytes(builder.Output()))
+    assert len(fb.parse(fb.serialise(fb.parse(taken.content))).subgraphs) == len(model.subgraphs)
+    assert any("1 float16 weights" in note for note in taken.notes)
+
+
+def test_a_model_that_no_file_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = fb.parse(zoo.cnn().float_model)
+    monkeypatch.setattr(flatbuffers.Builder, "MAX_BUFFER_SIZE", 1 << 10)
+    with pytest.raises(ModelError, match="more than 2 GB"):
+        fb.serialise(model)
 
 
 def test_what_python_keeps_of_a_class_is_no_code() -> None:

@@ -56,6 +56,10 @@ def batched(x: object) -> object:
     return tf().matmul(x, zoo.weights(2, 64, 32))  # type: ignore[attr-defined]
 
 
+def turned(x: object) -> object:
+    return tf().matmul(x, zoo.weights(2, 64, 32), transpose_a=True)  # type: ignore[attr-defined]
+
+
 def addition(x: object) -> object:
     return x + 1.0  # type: ignore[operator]
 
@@ -74,6 +78,7 @@ def addition(x: object) -> object:
         pytest.param(lambda: single(dense, (1, 64)), "FULLY_CONNECTED", 64 * 32, id="dense"),
         pytest.param(lambda: single(dense, (4, 64)), "FULLY_CONNECTED", 4 * 64 * 32, id="dense of four rows"),
         pytest.param(lambda: single(batched, (2, 4, 64)), "BATCH_MATMUL", 2 * 4 * 64 * 32, id="batched"),
+        pytest.param(lambda: single(turned, (2, 64, 4)), "BATCH_MATMUL", 2 * 4 * 64 * 32, id="batched, turned"),
         # Four gates; each step multiplies the input (6) and the state (16) with 16 units' weights.
         pytest.param(
             lambda: zoo.lstm().float_model, "UNIDIRECTIONAL_SEQUENCE_LSTM", 8 * 4 * (6 * 16 + 16 * 16), id="LSTM"

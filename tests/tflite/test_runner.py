@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import zoo
+from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ScoreError
+from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import Runner
 
@@ -194,3 +197,38 @@ def test_an_error_names_the_op_that_fails_in_the_file_that_is_shipped(delegates:
         with pytest.raises(ScoreError, match="a sample") as caught:
             runner(bad)
         assert caught.value.op == places.index("GATHER")
+
+
+def test_an_output_without_elements_is_an_array_of_its_shape() -> None:
+    source = zoo.from_function(lambda x: (x[:, 2:2] * 2.0, zoo.tf().tanh(x)), (1, 4))
+    shapes = [value.shape for value in Runner(source.float_model)(np.ones((1, 4), np.float32)).values()]
+    assert sorted(shapes) == [(1, 0), (1, 4)]
+
+
+def in_a_branch(content: bytes) -> bytes:
+    """A model whose only op is a condition that always holds, with the model as both branches."""
+    model = fb.parse(content)
+    inner, main = model.subgraphs[0], schema.SubGraphT()
+    ends = [copy(inner.tensors[i]) for i in (*inner.inputs, *inner.outputs)]
+    holds = schema.TensorT()
+    holds.name, holds.type, holds.shape = b"holds", schema.TensorType.BOOL, np.array([1], np.int32)
+    holds.buffer = editing.add_buffer(model, np.array([True]))
+    op = editing.new_op(model, "IF", [2, 0], 1)
+    op.builtinOptionsType, op.builtinOptions = schema.BuiltinOptions.IfOptions, schema.IfOptionsT()
+    op.builtinOptions.thenSubgraphIndex = op.builtinOptions.elseSubgraphIndex = 1
+    main.tensors, main.operators = [*ends, holds], [op]
+    main.inputs, main.outputs = np.array([0], np.int32), np.array([1], np.int32)
+    for one in (one for graph in model.subgraphs for one in graph.operators):
+        if hasattr(one.builtinOptions, "initSubgraphIndex"):
+            one.builtinOptions.initSubgraphIndex += 1
+    model.subgraphs, model.signatureDefs = [main, *model.subgraphs], None
+    return fb.serialise(model)
+
+
+@pytest.mark.parametrize("make", [lambda: zoo.lstm().float_model, zoo.remembering], ids=["tensors", "resources"])
+def test_a_state_within_a_branch_is_fresh_for_each_sample(make: Callable[[], bytes]) -> None:
+    content = in_a_branch(make())
+    one, other = (sample[0] for sample in zoo.random_samples(content, 2))
+    runner = Runner(content)
+    first, _, again = (next(iter(runner(x).values())) for x in (one, other, one))
+    assert np.array_equal(first, again)

@@ -84,6 +84,8 @@ def _obstacle(model: fb.Model, op: fb.Operator) -> str:
         return "weights are not float32"
     if any(np.prod(fb.shape_of(t), dtype=np.int64) < min_weight_elements for t in tensors):
         return f"weights of fewer than {min_weight_elements:,} elements stay float"
+    if not all(np.isfinite(fb.constant_values(model, t)).all() for t in tensors):
+        return "a weight of it is not a finite number"
     return ""
 
 

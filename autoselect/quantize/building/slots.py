@@ -95,9 +95,11 @@ class Slots:
                     name, graph.tensors[tensor], is_constant=fb.is_constant(model, graph.tensors[tensor])
                 )
                 self._constant_outputs.append(self.of_float[tensor])
+        # Without a signature callers know outputs by their names, even by those that several have.
+        ends = {} if model.signatureDefs else dict(zip(map(int, graph.outputs), key.outputs, strict=True))
         for op, row in zip(graph.operators, rows, strict=True):
             for tensor, name in zip(map(int, op.outputs), row, strict=True):
-                self.of_float[tensor] = self._new_value(name, graph.tensors[tensor])
+                self.of_float[tensor] = self._new_value(ends.get(tensor, name), graph.tensors[tensor])
 
     def _read_integer(self) -> None:
         model, graph = self._integer.model, self._integer.model.subgraphs[0]

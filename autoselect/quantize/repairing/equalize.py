@@ -30,6 +30,7 @@ _FUSED = names_of_codes(schema.ActivationFunctionType)
 _NO_CONSTANTS = "weights or bias are no float constants that it alone reads"
 _EVEN = "its channels range like those of the next layer, or a clip is in the way"
 _OTHER_BITS = "the scaled model gave other bits"
+_SHARED = "a branch of the model reads the same weights or the same bias"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +162,21 @@ def equalize(calibrated: TfliteFile, samples: Callable[[], Iterable[Mapping[str,
     reasons |= {pair.first: _EVEN for pair in found if pair not in scaled}
     if not scaled:
         return Equalized(file=calibrated, pairs=(), reasons=reasons)
+    if _are_read_elsewhere(model, scaled):
+        return unchanged(calibrated, reasons, scaled, _SHARED)
     after = TfliteFile(model=model)
     if not _equal(calibrated.content, after.content, samples()):
         return unchanged(calibrated, reasons, scaled, _OTHER_BITS)
     return Equalized(file=after, pairs=tuple(scaled), reasons=reasons)
+
+
+def _are_read_elsewhere(model: fb.Model, pairs: Iterable[Pair]) -> bool:
+    """Whether constants of pairs lie in buffers that another subgraph reads, which the samples may never run."""
+    main, *others = model.subgraphs
+    elsewhere = {tensor.buffer for graph in others for tensor in graph.tensors}
+    ops = (main.operators[at] for pair in pairs for at in (pair.first, pair.second))
+    constants = (main.tensors[i] for op in ops for i in fb.indices(op.inputs) if i >= 0)
+    return any(t.buffer in elsewhere for t in constants if fb.is_constant(model, t))
 
 
 def unchanged(calibrated: TfliteFile, reasons: Mapping[int, str], pairs: Iterable[Pair], why: str) -> Equalized:

@@ -46,7 +46,7 @@ def measure_means(source: TfliteFile, samples: Iterable[Mapping[str, np.ndarray]
 
     Returns:
         Taps by op index; NaN and infinities of the model's tensors are in them. There are none for an op whose tensors
-        have other shapes than the file says.
+        have other shapes than the file says, or whose input has one shape on one sample and another on the next.
 
     Raises:
         ScoreError: If the interpreter refuses the model.
@@ -60,7 +60,7 @@ def measure_means(source: TfliteFile, samples: Iterable[Mapping[str, np.ndarray]
     return {
         i: taps_of(model, op, means[inputs[i]])
         for i, op in chosen.items()
-        if has_shapes(model, runner, (inputs[i], int(op.outputs[0])))
+        if inputs[i] in means and has_shapes(model, runner, (inputs[i], int(op.outputs[0])))
     }
 
 
@@ -72,16 +72,21 @@ def has_shapes(model: fb.Model, runner: Runner, tensors: Iterable[int]) -> bool:
 def mean_tensors(
     runner: Runner, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]
 ) -> dict[int, np.ndarray]:
-    """Mean of tensors over samples, float64, in their shapes; the taps of a mean are the mean of the taps."""
+    """Mean of tensors over samples, float64, in their shapes; the taps of a mean are the mean of the taps.
+
+    A tensor whose shape depends on the sample has none.
+    """
     sums: dict[int, np.ndarray] = {}
-    count = 0
+    count, left = 0, set(tensors)
     for sample in samples:
         runner(sample)
         count += 1
-        for index in tensors:
+        for index in sorted(left):
             value = runner.tensor(index)
-            if index in sums:
+            if index not in sums:
+                sums[index] = value.astype(np.float64)
+            elif sums[index].shape == value.shape:
                 sums[index] += value
             else:
-                sums[index] = value.astype(np.float64)
-    return {index: total / count for index, total in sums.items()}
+                left.remove(index)
+    return {index: total / count for index, total in sums.items() if index in left}

@@ -44,6 +44,7 @@ def scale_of(metric: str, values: Sequence[float]) -> Scale:
         return Scale(factor=100.0, decimals=1, unit="%")
     size = max((abs(value) for value in values), default=0.0)
     power = 3 * math.floor(math.log10(size) / 3) if 0 < size < 1e-2 or size >= 1e5 else 0
+    power = max(power, -300)  # The inverse of a smaller one is no float.
     whole = math.floor(math.log10(size * 10.0**-power)) if size else 0
     return Scale(factor=10.0**-power, decimals=max(3 - max(whole, 0), 0), unit=f"×1e{power}" if power else "")
 

@@ -294,13 +294,16 @@ def read_records(path: Path) -> list[TrialRecord]:
         None of them where the file is missing or empty. A last line that a killed process did not finish is left out.
 
     Raises:
-        RunFolderError: If the file is damaged.
+        RunFolderError: If the file is damaged, or this user may not read it.
     """
     if not path.exists():
         return []
-    with _quiet(), _damage_told(path):
-        study = _study_in(JournalStorage(Journal(str(path))))
-        return [] if study is None else _records(study)
+    try:
+        with _quiet(), _damage_told(path):
+            study = _study_in(JournalStorage(Journal(str(path))))
+            return [] if study is None else _records(study)
+    except PermissionError as exc:
+        raise RunFolderError(f"{path} cannot be read: {exc.strerror}.") from exc
 
 
 def is_behind(folder: RunFolder) -> bool:

@@ -154,6 +154,7 @@ class WhatIf(_Asked):
 
         Raises:
             UsageError: If such an object is missing.
+            RunFolderError: If the samples of the run are others by now.
             DataError: If samples do not fit.
             PreparationError: If the model cannot be built or run.
         """

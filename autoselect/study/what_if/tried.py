@@ -263,7 +263,8 @@ class Tried:
             return found
         raise UsageError(
             f"The run has no candidate {name!r}. There are its picks ({', '.join(self.picks) or 'none'}), the whole "
-            f"models ({', '.join(WHOLES)}), ids as in trials.csv, and trials from 0 to {len(self.records) - 1}."
+            f"models ({', '.join(WHOLES)}), ids as in trials.csv, and trials from 0 to "
+            f"{max((record.number for record in self.records), default=0)}."
         )
 
     @property

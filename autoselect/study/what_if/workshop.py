@@ -34,7 +34,7 @@ from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.result import Result
 from autoselect.domain.states import SIXTEEN
 from autoselect.domain.targets import Target
-from autoselect.errors import BuildError, UsageError, preparing
+from autoselect.errors import BuildError, RunFolderError, UsageError, preparing
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.building.blueprint import Blueprint, Plan
@@ -123,6 +123,7 @@ class Workshop:
         self.settings: Settled = settle(self._said, facts)
         self.files = open_kept(folder, self._root / "run")
         self._places: dict[str, Place] = {}
+        self._lives: dict[str, Live] = {}  # what scoring cases were made with, by the names of their folders
 
     def _refuse_other_builder(self) -> None:
         before, now = self.manifest["versions"].get("builder"), versions()["builder"]
@@ -130,6 +131,19 @@ class Workshop:
             raise UsageError(
                 f"{self._folder.root} was made by builder {before} of autoselect, this is builder {now}, whose models "
                 "are of other sizes. Use the version that made the run, or start a new run."
+            )
+
+    def _refuse_other(self, hashes: Mapping[str, str]) -> None:
+        """Refuse samples that are not those of the run: a score on them is none of the run's.
+
+        Raises:
+            RunFolderError: With the name of what has changed.
+        """
+        known = self.manifest.get("hashes") or {}
+        if changed := [name for name, digest in hashes.items() if known.get(name, digest) != digest]:
+            raise RunFolderError(
+                f"{self._folder.root} was made with another {changed[0]}: its content has changed since. Bring the "
+                "old one back, or score on samples of your own: score(samples)."
             )
 
     @cached_property
@@ -231,10 +245,12 @@ class Workshop:
 
         Args:
             live: May have them.
-            must: Whether it is an error if the source is not there any more. Else what the run measured may do.
+            must: Whether it is an error if the source is not there any more, or has other samples by now. Else what the
+                run measured may do.
 
         Raises:
             UsageError: If they must be there, and only the process of the search had them.
+            RunFolderError: If they must be there, and are others than those of the run.
         """
         folder = self.files.samples("calibration")
         if folder.exists():
@@ -252,15 +268,18 @@ class Workshop:
             if fed:
                 with self._working() as pool, preparing("Running the float model with its state fed back failed."):
                     pool.call(feed_back, self.files.root, fed)
-        except BaseException:
+            self._refuse_other({"calibration": SampleStore.open(folder).signature})
+        except BaseException as exc:
             shutil.rmtree(folder, ignore_errors=True)
-            raise
+            if must or not isinstance(exc, RunFolderError):
+                raise
 
     def score(self, recipe: Recipe, place: Place, samples: Samples | None, live: Live) -> Scored:
         """Build a candidate and score it, and the float model, on samples; without any on those of the search.
 
         Raises:
             UsageError: If metric, evaluator or samples are objects that only the process of the search had.
+            RunFolderError: If samples of the run are others by now.
             DataError: If samples do not fit.
             PreparationError: If a model cannot be built or run.
         """
@@ -326,10 +345,11 @@ class Workshop:
         evaluator: Evaluator | None,
         live: Live,
     ) -> CaseFiles:
-        """A case with the samples; that of the search's samples is made once for a target."""
+        """A case with the samples; that of the search's samples is made once for a target and the same objects."""
         name = f"{place.files.root.name}-scores" if samples is None else f"scores-{len(list(self._root.iterdir()))}"
         files = CaseFiles(root=self._root / name)
-        if files.scoring.exists():
+        before = self._lives.get(name)
+        if before is not None and before.keys() == live.keys() and all(before[key] is live[key] for key in live):
             return files
         shutil.rmtree(files.root, ignore_errors=True)  # What a call left that failed.
         files.root.mkdir()
@@ -340,6 +360,7 @@ class Workshop:
             self._write_samples(files, samples, metric, live)
         settings = replace(self.settings, target=place.spec, compiling=False)
         write_scoring(files, metric, evaluator, settings, cache_directory() if settings.cache else None)
+        self._lives[name] = dict(live)
         return files
 
     def _write_samples(self, files: CaseFiles, samples: Samples | None, metric: Metric, live: Live) -> None:
@@ -355,7 +376,8 @@ class Workshop:
             heldout=self._source("heldout", live),
             metric=metric,
         )
-        write_parts(given, self.settings, files, ends.inputs, ends.outputs, metric)
+        _, _, hashes = write_parts(given, self.settings, files, ends.inputs, ends.outputs, metric)
+        self._refuse_other(hashes)
 
 
 def _common(recipe: Recipe) -> Recipe:
