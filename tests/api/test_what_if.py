@@ -277,7 +277,7 @@ def test_samples_that_have_changed_are_refused_as_by_resume(tmp_path: Path) -> N
     np.savez(files["evaluation"], x=x[:100], y=y[:100])
     found = autoselect.load_run(run.directory).what_if("int8")
     for _ in range(2):
-        with pytest.raises(RunFolderError, match="was made with another evaluation"):
+        with pytest.raises(RunFolderError, match="another evaluation"):
             found.score()
     assert found.score((x, y)).drop == pytest.approx(found.scored_drop)
     np.savez(files["evaluation"], x=x, y=y)

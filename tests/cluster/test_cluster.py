@@ -349,7 +349,7 @@ def test_a_worker_whose_disk_is_full_gets_no_more_jobs(tmp_path: Path, monkeypat
         assert cluster.call(_without_room, str(marks), 1) == 7
         time.sleep(2.0)
         assert [cluster.call(pow, 2, 5) for _ in range(3)] == [32] * 3
-        assert sum("is refused: /there could not be written: No space" in told for told in NEWS) == 1
+        assert sum("is refused: /there" in told for told in NEWS) == 1
         assert cluster.slots(1) == 1
 
 
@@ -361,7 +361,7 @@ def test_a_job_for_which_two_workers_have_no_room_ends_in_that_error(tmp_path: P
         cluster_of(workers.scheduler_address, tmp_path) as cluster,
     ):
         (marks := tmp_path / "marks").mkdir()
-        with pytest.raises(StorageError, match="No space left"):
+        with pytest.raises(StorageError, match="^/there"):
             cluster.call(_without_room, str(marks), 9)
         assert len(list(marks.iterdir())) == 2
 

@@ -243,7 +243,7 @@ def test_a_complaint_in_another_encoding_is_told(
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
     job = called.done("show", str(tmp_path / "Läufe"))
-    assert "holds no run" in str(job.error)
+    assert "Läufe" in str(job.error) or "L?ufe" in str(job.error) or "L\ufffdufe" in str(job.error)
 
 
 def test_the_next_job_has_its_turn_after_a_fault(called: Called) -> None:

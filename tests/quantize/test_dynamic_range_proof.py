@@ -292,7 +292,7 @@ def test_weights_that_are_no_numbers_stay_float() -> None:
         lambda x: tf().matmul(x, zoo.weights(64, 64, seed=1)) + tf().tanh(tf().matmul(x, spoilt)), (1, 64)
     ).prepared
     candidate = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"})))
-    assert "a weight of it is not a finite number" in candidate.fallbacks.values()
+    assert any("finite" in reason for reason in candidate.fallbacks.values())
     kinds = [op.kind for op in candidate.graph.ops if op.op_type == "FULLY_CONNECTED"]
     assert sorted(kind.value for kind in kinds) == ["float", "hybrid"]
     Runner(candidate.content)(prepared.fed()[0])

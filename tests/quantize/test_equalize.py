@@ -220,4 +220,4 @@ def test_weights_that_a_branch_reads_too_stay_as_they_are() -> None:
     model.subgraphs = [main, branch]
     found = equalize.equalize(TfliteFile(fb.serialise(model)), prepared.fed)
     assert not found.pairs
-    assert found.reasons[pairs[0].first] == "a branch of the model reads the same weights or the same bias"
+    assert "a branch" in found.reasons[pairs[0].first]

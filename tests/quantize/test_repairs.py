@@ -431,5 +431,5 @@ def some_rows() -> zoo.Prepared:
 def test_a_layer_whose_rows_depend_on_the_sample_keeps_its_bias(repair: str) -> None:
     candidate = some_rows().builder.build(Recipe(repairs=(repair,)))
     reasons = {shift.reason for shift in candidate.shifts.values()}
-    assert "the means of its input were not measured" in reasons
     assert None in reasons
+    assert any("not measured" in reason for reason in reasons if reason)

@@ -121,13 +121,13 @@ def test_a_folder_that_this_user_may_not_look_into(tmp_path: Path, monkeypatch: 
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "iterdir", refuse)
-    with pytest.raises(StorageError, match="Permission denied"):
+    with pytest.raises(StorageError, match="denied"):
         RunFolder(tmp_path).create()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "autoselect-run").mkdir()
     assert free_folder("autoselect-run") == Path("autoselect-run-2")
     RunFolder(tmp_path).write_manifest({})
-    with pytest.raises(RunFolderError, match=r"cannot be read: Permission denied\.$"):
+    with pytest.raises(RunFolderError, match=r"denied\.$"):
         RunFolder(tmp_path).read_manifest()
 
 
