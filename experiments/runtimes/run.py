@@ -16,7 +16,7 @@ import pandas as pd
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.runtimes import read_runtime, why_refused
-from autoselect.tflite.tflite_file import TFLiteFile
+from autoselect.tflite.tflite_file import TfliteFile
 
 HERE = Path(__file__).resolve().parent
 RUNTIMES = {
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="Folder of the environments.")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     options = parser.parse_args()
-    graphs = {file.name: TFLiteFile(file.read_bytes()).graph for file in sorted(options.models.glob("*.tflite"))}
+    graphs = {file.name: TfliteFile(file.read_bytes()).graph for file in sorted(options.models.glob("*.tflite"))}
     rows = []
     for name in options.runtime or RUNTIMES:
         rows.append(row_of(name, graphs, answers(RUNTIMES[name], options.models, options.work)))
