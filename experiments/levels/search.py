@@ -1,8 +1,7 @@
 """How small models become by searches that may choose fewer levels of weights: Vela's file, loss on unseen samples.
 
 Limits and losses are beyond those of the all-integer model with repairs, whose weights have 8 bits. Each limit has a
-search of its own, which may give nodes fewer levels, hybrid form or float, and takes no candidate that is a tenth
-slower. The member with the smallest compiled file is taken whose bound on the search samples keeps the
+search of its own. The member with the smallest compiled file is taken whose bound on the search samples keeps the
 limit, paired with the all-integer model, and the same by the expected drop. ``results/searches.csv`` has a row for
 each model, seed, limit and way to choose. Runs stay in ``--work``, and a run that is there is not made again.
 """
@@ -31,8 +30,6 @@ from autoselect.scoring.paired import PairedDrop, paired_drop  # noqa: E402
 from autoselect.tflite.runner import Runner  # noqa: E402
 
 TARGET = "ethos-u55-128"
-SLOWER = 1.1
-"""Cycles that a smaller model may take, as a share of those of the all-integer one: fewer levels cost no speed."""
 BASELINES = 4
 """Trials of a search that scores little beside the all-integer model, plain and with repairs."""
 
@@ -88,7 +85,7 @@ class Study:
             **{**self.case.sources, "heldout": f"parts:{self.case.data}_unseen"},
             metric=self.asked.metric,
             target=TARGET,
-            objectives="accuracy,flash",
+            objectives="accuracy,flash,penalty",
             **options,
         )
 
@@ -133,8 +130,7 @@ class Study:
         """A row for each way to choose."""
         whole = self.all_integer[0]
         folder = self.work / f"{self.name}-{limit:g}-{seed}"
-        limits = {"max_drop": whole["drop"] + limit, "max_penalty": SLOWER * whole["penalty"]}
-        run = self.searched(folder, seed=seed, trials=self.trials, int16=False, **limits)
+        run = self.searched(folder, seed=seed, trials=self.trials, max_drop=whole["drop"] + limit)
         for way, member in self._smallest(run, limit):
             content = Path(run.model_path(member["id"])).read_bytes()
             on_search, unseen = self.beyond("search", content), self.beyond("unseen", content)
