@@ -54,7 +54,7 @@ LACKS = (
     Lack(op_type="GELU", reads="int16", writes="int16", tensorflow=(2, 20)),
     Lack(op_type="SQRT", reads="int8", writes="int8", tensorflow=(2, 21)),
 )
-"""Found by loading and running 324 mixed models of 27 nets; see ``experiments/runtimes``."""
+"""Found by loading and running mixed models of many nets; see ``experiments/runtimes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,26 @@ def large() -> str:
     return table(["processor time, s, and others", *found], shown)
 
 
+def measured() -> str:
+    """What small models cost beside inference."""
+    found = json.loads((RESULTS / "measure.json").read_text(encoding="utf-8"))
+    digits = {"scored candidates": 0, "peak memory of all processes, GiB": 2, "trials stage, s": 0}
+    digits["pure inference of the trials, s"] = 0
+    names = {"mobilenet_v1": "MobileNetV1-0.25", "deep_conv_lstm": "DeepConvLSTM"}
+    rows = [
+        [name if not place else "", figure, f"{value:.{digits.get(figure, 2)}f}"]
+        for key, name in names.items()
+        for place, (figure, value) in enumerate(found[key].items())
+    ]
+    return table(["model", "figure", "value"], rows)
+
+
+def guide() -> str:
+    """Candidates a minute of the loop of the debugger's guide and of a search."""
+    found = json.loads((RESULTS / "measure.json").read_text(encoding="utf-8"))["mobilenet_v3"]
+    return table(["figure", "value"], ([figure, f"{value:.1f}"] for figure, value in found.items()))
+
+
 def forecasts() -> str:
     """Wall time that ``check`` told over that taken, by phase."""
     found = _found()

@@ -9,6 +9,7 @@ from scipy.stats import spearmanr
 from shown import listed, table
 
 RESULTS = Path(__file__).resolve().parent / "results"
+ALL_STATES, NO_SLOWER = "searches.csv", "no_slower.csv"
 NAMES = {
     "mobilenet_pc": "MobileNetV1-0.25",
     "mobilenet_pc_agreement": "MobileNetV1-0.25, agreement with float",
@@ -35,9 +36,9 @@ def forecasts() -> str:
     return table(["model", *(f"{kind}, {how}" for kind in kinds for how in ("Vela", "deflated"))], shown)
 
 
-def _searched(model: str, limit: float, by: str) -> pd.DataFrame:
+def _searched(name: str, model: str, limit: float, by: str) -> pd.DataFrame:
     """A row for each seed that has such a member."""
-    rows = _results("searches.csv")
+    rows = _results(name)
     return rows[(rows["model"] == model) & (rows["limit"] == limit) & (rows["by"] == by)]
 
 
@@ -67,9 +68,18 @@ def _seeds(rows: pd.DataFrame) -> str:
 
 
 def searches() -> str:
-    """The smallest members that keep a limit."""
+    """The smallest members that keep a limit, of searches over all states."""
+    return _smallest(ALL_STATES)
+
+
+def no_slower() -> str:
+    """The smallest members that keep a limit, of searches that allow no loss of speed."""
+    return _smallest(NO_SLOWER)
+
+
+def _smallest(name: str) -> str:
     shown = []
-    for (model, limit, by), rows in _results("searches.csv").groupby(["model", "limit", "by"]):
+    for (model, limit, by), rows in _results(name).groupby(["model", "limit", "by"]):
         share = listed(100 * rows["share_of_int8"], 0, " %")
         shown.append([NAMES[model], _limit(model, limit), WAYS[by], _seeds(rows), share, _loss(model, rows)])
     head = ["model", "limit", "by", "seeds", "share of all-int8's compiled file", "further loss, unseen samples (95 %)"]
@@ -91,39 +101,47 @@ def packed_in_4_bits() -> str:
 def how_to() -> str:
     """The table of docs/how-to/fewer-bits.md."""
     shown = []
-    for model, limit, by, what in (
-        ("ds_cnn", 0.02, "drop_bound", "DS-CNN, keywords"),
-        ("mobilenet_pc", 0.01, "expected_drop", "MobileNetV1-0.25, pictures; 450 images"),
-        ("mobilenet_pc_agreement", 0.01, "drop_bound", "MobileNetV1-0.25, agreement with float; 450 images"),
-        ("fsrcnn", 0.2, "drop_bound", "FSRCNN x2, super-resolution"),
+    for name, model, limit, by, what in (
+        (NO_SLOWER, "ds_cnn", 0.01, "drop_bound", "DS-CNN, keywords"),
+        (NO_SLOWER, "ds_cnn", 0.02, "drop_bound", ""),
+        (NO_SLOWER, "mobilenet_pc", 0.005, "expected_drop", "MobileNetV1-0.25, pictures; 450 images"),
+        (ALL_STATES, "mobilenet_pc_agreement", 0.01, "drop_bound", "the same, agreement with float"),
+        (ALL_STATES, "fsrcnn", 0.2, "drop_bound", "FSRCNN x2, super-resolution"),
     ):
-        rows = _searched(model, limit, by)
+        rows = _searched(name, model, limit, by)
         kept = f"{_limit(model, limit)}, {WAYS[by]}"
-        shown.append([what, kept, listed(100 * rows["share_of_int8"], 0, " %"), _loss(model, rows)])
-    head = ["model", "limit beyond all-int8, and by what it is kept", "file for `ethos-u55-128`, share of all-int8's"]
-    return table([*head, "lost beyond all-int8 on samples that chose nothing (95 %)"], shown)
+        share = listed(100 * rows["share_of_int8"], 0, " %")
+        shown.append([what, "no" if name == NO_SLOWER else "yes", kept, share, _loss(model, rows)])
+    head = ["model", "16 bits, slower", "limit beyond all-int8, and by what it is kept"]
+    shares = ["file for `ethos-u55-128`, share of all-int8's"]
+    return table([*head, *shares, "lost beyond all-int8 on samples that chose nothing (95 %)"], shown)
 
 
 def saved_by_ds_cnn() -> str:
-    """Share of the flash that DS-CNN saves by a bound of 2 points."""
-    return _saved("ds_cnn", 0.02, "drop_bound")
+    """Share of the flash that DS-CNN saves by a bound of 1 point."""
+    return _saved(NO_SLOWER, "ds_cnn", 0.01, "drop_bound")
+
+
+def saved_by_ds_cnn_at_2() -> str:
+    """The same by a bound of 2 points."""
+    return _saved(NO_SLOWER, "ds_cnn", 0.02, "drop_bound")
 
 
 def saved_by_mobilenet() -> str:
-    """Share that MobileNetV1 saves by an expected drop of 1 point."""
-    return _saved("mobilenet_pc", 0.01, "expected_drop")
+    """Share that MobileNetV1 saves by an expected drop of half a point."""
+    return _saved(NO_SLOWER, "mobilenet_pc", 0.005, "expected_drop")
 
 
 def saved_by_agreement() -> str:
     """Share that MobileNetV1 saves by a bound of 1 point of agreement."""
-    return _saved("mobilenet_pc_agreement", 0.01, "drop_bound")
+    return _saved(ALL_STATES, "mobilenet_pc_agreement", 0.01, "drop_bound")
 
 
 def saved_by_fsrcnn() -> str:
     """Share that FSRCNN saves by a bound of 0.2 dB."""
-    return _saved("fsrcnn", 0.2, "drop_bound")
+    return _saved(ALL_STATES, "fsrcnn", 0.2, "drop_bound")
 
 
-def _saved(model: str, limit: float, by: str) -> str:
-    saved = sorted({round(100 - 100 * share) for share in _searched(model, limit, by)["share_of_int8"]})
+def _saved(name: str, model: str, limit: float, by: str) -> str:
+    saved = sorted({round(100 - 100 * share) for share in _searched(name, model, limit, by)["share_of_int8"]})
     return " to ".join(f"{share}" for share in saved[:: max(len(saved) - 1, 1)]) + " %"

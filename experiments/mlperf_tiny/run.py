@@ -33,6 +33,7 @@ BUILT = {
     "drq": "all DRQ",
     "heuristic": "the debugger guide's denylist",
 }
+BASELINES = len(BUILT)
 WAYS: dict[str, dict[str, str]] = {"recommended": {}, f"recommended for {TARGET}": {"target": TARGET}}
 """Searches by what their models are called, with their options."""
 
@@ -125,20 +126,19 @@ CASES: dict[str, Callable[[Path], Case]] = {
 
 
 def models_of(
-    case: Case, runs: Mapping[tuple[str, int], autoselect.Run], folder: Path
+    case: Case, runs: Mapping[tuple[str, int], autoselect.Run], baselines: autoselect.Run, folder: Path
 ) -> Iterator[tuple[str, str, Path]]:
     """Name of a model, the seeds that gave it, and its file."""
     yield "float", "", case.model
     for name, path in case.published.items():
         yield name, "", path
-    recipes = side_by_side.baselines_of(next(iter(runs.values())), BUILT)
+    recipes = side_by_side.baselines_of(baselines, BUILT)
     yield from side_by_side.built(recipes, case.model, case.calibration, folder)
     yield from side_by_side.recommended(runs)
 
 
-def rows_of(case: Case, runs: Mapping[tuple[str, int], autoselect.Run], folder: Path) -> Iterator[dict[str, Any]]:
+def rows_of(case: Case, models: Sequence[tuple[str, str, Path]]) -> Iterator[dict[str, Any]]:
     """What each model is worth on held-out samples and on the accuracy set, and what it costs."""
-    models = list(models_of(case, runs, folder))
     paths = [path for _, _, path in models]
     placed = autoselect.inspect(paths[0], compare=paths, target=TARGET)["compare"]
     sets = {"official": case.official(), "reencoded": case.reencoded()}
@@ -221,8 +221,10 @@ def measured(case: Case, seeds: Sequence[int], trials: int, runs: Path) -> list[
         for way, more in WAYS.items()
         for seed in seeds
     }
+    options |= {"trials": BASELINES, "early_exit": False, "repairs": False}
+    baselines = side_by_side.searched(case.model, runs / "baselines", seed=0, **options)
     with tempfile.TemporaryDirectory() as folder:
-        return list(rows_of(case, found, Path(folder)))
+        return list(rows_of(case, list(models_of(case, found, baselines, Path(folder)))))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ import pair  # noqa: E402 - found by the path above
 import parts  # noqa: E402
 import side_by_side  # noqa: E402
 from cases import BenchmarkCase  # noqa: E402
-from sweep import opened  # noqa: E402
+from unseen import opened  # noqa: E402
 
 import autoselect  # noqa: E402
 from autoselect.cases import build_jobs  # noqa: E402
@@ -122,7 +121,7 @@ def _content(case: BenchmarkCase) -> bytes:
 def _built(chosen: BenchmarkCase, recipes: Mapping[str, autoselect.Recipe], work: Path) -> Iterator[tuple[str, bytes]]:
     """The files of candidates, as a search builds them."""
     with open_pool(1, log=work / "worker.log", warm_up=converter.import_tensorflow) as pool:
-        case: Any = opened(chosen, pool, work / "case")
+        case = opened(chosen, pool, work / "case")
         for key, recipe in recipes.items():
-            reply = pool.call(build_jobs.build, case.root, recipe.to_json())
-            yield key, case.case.files.candidate(reply.sha256).read_bytes()
+            reply = pool.call(build_jobs.build, case.files.root, recipe.to_json())
+            yield key, case.files.candidate(reply.sha256).read_bytes()

@@ -17,7 +17,8 @@ def pair() -> str:
     shown = [["", "float", f"{exact.search_top1:.1%}", f"{exact.heldout_top1:.1%}", f"{exact.weighted_int8:.0f}", ""]]
     for row in rows[rows["model"] != "plain"].itertuples():
         ours = row.tool == "autoselect"
-        picks = ", ".join(f"`{pick}`" for pick in str(row.model).split(" ", 1)[-1].split(","))
+        names = str(row.model).partition(" ")[2]
+        picks = ", ".join(f"`{pick}`" for pick in names.split(",")) if names else "another member"
         figures = [
             f"{row.search_top1:.1%}",
             f"{row.heldout_top1:.1%}",

@@ -39,9 +39,3 @@ def worth() -> str:
 def rounding() -> str:
     """Second-order rounding beside others."""
     return _worth("rounding.csv", "repairs")
-
-
-def choice() -> str:
-    """What searches chose."""
-    rows = _read("choice.csv")
-    return table(list(rows[0]), (list(row.values()) for row in rows))

@@ -1,13 +1,14 @@
-"""Loads and runs models with the interpreter that is installed, LiteRT's or else TensorFlow's; says what it refuses.
+"""Loads and runs the models of a folder with the interpreter that is installed, LiteRT's or else TensorFlow's.
 
-Needs nothing of autoselect, so that any environment can run it.
+Prints JSON: the runtime, and by file why it does not run, empty if it does. Needs nothing of autoselect, so that any
+environment can run it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -45,9 +46,5 @@ def installed() -> str:
 
 
 if __name__ == "__main__":
-    places = [Path(argument) for argument in sys.argv[1:]]
-    files = [file for place in places for file in (sorted(place.glob("*.tflite")) if place.is_dir() else [place])]
-    found = Counter(why(str(file)) for file in files)
-    print(f"{installed()}: {found.pop('', 0)} of {len(files)} run")
-    for reason, count in found.most_common():
-        print(f"{count:5} {reason}")
+    files = sorted(Path(sys.argv[1]).glob("*.tflite"))
+    print(json.dumps({"runtime": installed(), "why": {file.name: why(str(file)) for file in files}}))

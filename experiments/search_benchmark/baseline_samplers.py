@@ -1,4 +1,4 @@
-"""What other tools do, as proposers: a ranking from one end, a greedy loop, the guide's denylist; and every set.
+"""What other tools do, as proposers: a ranking from one end, a greedy loop, the guide's denylist.
 
 Inside of :func:`known` ``autoselect.search`` takes their names.
 """
@@ -13,7 +13,7 @@ from unittest.mock import patch
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.proposing.proposers import Listed, Proposer, all_masks, by_sensitivity, prefixes
+from autoselect.study.proposing.proposers import Listed, Proposer, by_sensitivity, prefixes
 from autoselect.study.recording.samplers import PROPOSERS
 
 
@@ -25,11 +25,6 @@ def prefix(problem: Problem, seed: int, budget: int | None = None) -> Proposer:
 def heuristic(problem: Problem, seed: int, budget: int | None = None) -> Proposer:
     """The Quantization Debugger guide alone: every search scores its choice as a baseline, and nothing more follows."""
     return Listed(filter(problem.accepts, [Mask()]))
-
-
-def exhaustive(problem: Problem, seed: int, budget: int | None = None) -> Proposer:
-    """Every set of units in every state, smallest sets first."""
-    return Listed(filter(problem.accepts, all_masks(problem)))
 
 
 class Greedy:
@@ -96,7 +91,6 @@ BASELINES: dict[str, Callable[[Problem, int, int | None], Proposer]] = {
     "prefix": prefix,
     "greedy": Greedy,
     "heuristic": heuristic,
-    "exhaustive": exhaustive,
 }
 
 

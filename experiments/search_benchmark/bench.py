@@ -26,12 +26,15 @@ from autoselect.cases.events import Event, StageStarted
 from autoselect.runs.files import write_json
 from autoselect.study.setup.probing import probe_samples
 
-SAMPLERS = ("surrogate", "random", "tpe", "nsga2", *BASELINES)
+DEFAULT = "surrogate+search"
+SAMPLERS = (DEFAULT, f"{DEFAULT}+full", f"{DEFAULT}+repairs+int16", "tpe", "nsga2", "random", *BASELINES)
+"""What is compared: the default sampler also without races, and with all that a search tries."""
 FALLBACKS = ("drq", "float", "search")
 """Behind a sampler's name: in place of the case's fallback, as ``surrogate+search+repairs``."""
 REPAIRED, INT16, FULL = "repairs", "int16", "full"
 """Behind it, too: with repairs, with 16-bit units, and without races. Without the first two there are none, so that
 samplers choose from the same candidates."""
+SEEDS = 3
 FINISHED = "benchmark.json"
 
 
@@ -63,6 +66,12 @@ class Task:
         model = ["--model", f"{self.case.name}={self.case.model}"]
         sizes = ["--trials", str(self.trials), "--workers", str(self.workers), "--output", str(self.root)]
         return [sys.executable, str(Path(__file__).resolve()), *own, *model, *sizes]
+
+
+def finished_runs(root: Path, case: str) -> list[tuple[dict[str, Any], autoselect.Run]]:
+    """Every finished run of a case, with what was noted of it."""
+    notes = sorted(root.glob(f"{case}/*/seed_*/{FINISHED}"))
+    return [(json.loads(note.read_text(encoding="utf-8")), autoselect.load_run(note.parent)) for note in notes]
 
 
 class Probes:
@@ -145,13 +154,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--sampler", action="append", default=[], help=f"A sampler, or NAME+{REPAIRED}; repeat it. All by default."
     )
-    parser.add_argument("--seed", action="append", type=int, default=[], help="A seed; repeat it. 0 to 4 by default.")
+    parser.add_argument(
+        "--seed",
+        action="append",
+        type=int,
+        default=[],
+        help="A seed; repeat it. 0 to 2 by default; samplers that draw nothing have one run.",
+    )
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--workers", type=int, default=1, help="Of each run.")
     parser.add_argument("--jobs", type=int, default=2, help="Runs at a time.")
     parser.add_argument("--output", type=Path, default=Path("benchmark-runs"), help="Folder of the runs.")
     parser.add_argument("--one", action="store_true", help="Perform the one run named here, in this process.")
     options = parser.parse_args(arguments)
+    seeds = options.seed or list(range(SEEDS))
     tasks = [
         Task(
             case=case,
@@ -161,9 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             root=options.output.resolve(),
             workers=options.workers,
         )
-        for seed in options.seed or range(5)
+        for seed in seeds
         for case in chosen_cases(options.case, options.model)
         for sampler in options.sampler or SAMPLERS
+        if sampler not in BASELINES or seed == seeds[0]
     ]
     if options.one:
         perform(tasks[0])

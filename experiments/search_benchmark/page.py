@@ -2,71 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from shown import table, table_of
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DEFAULT = "surrogate+search"
-_CASES = ("pump", "mobilenet_pc", "mobilenet_pt", "fsrcnn")
-_OTHERS = ("tpe", "nsga2", "prefix", "greedy", "random")
-_BROKEN = 98
-"""A model that breaks its drop in so many percent of resamples is no recommendation."""
+WHOLE, FULL = f"{DEFAULT}+repairs+int16", f"{DEFAULT}+full"
+OTHERS = ("tpe", "nsga2", "prefix", "greedy", "random")
+DROPS = (0.005, 0.01, 0.02)
+MARK = 60
+_BROKEN = 0.98
+"""A model that breaks its drop in such a share of resamples is no recommendation."""
 
 
 def recommendations() -> str:
     """Regret of each sampler at three drops."""
-    shown = []
-    for number, case in enumerate(_CASES):
-        head, *rows = table_of(RESULTS / "regret.md", 3 * number + 1)
-        places = [head.index(f"{share:.1f}% at 60") for share in (0.5, 1.0, 2.0)]
-        by_sampler = {row[0]: row for row in rows}
-        found = ([by_sampler[name][place] for place in places] for name in (DEFAULT, *_OTHERS))
-        shown.append([f"`{case}`", *(", ".join(map(_regret, cells)) for cells in found)])
-    return table(["case", "default", *(f"`{name}`" for name in _OTHERS)], shown)
+    return _by_sampler((DEFAULT, *OTHERS), lambda rows: _regrets(rows, rows["evaluations"] == MARK))
 
 
-def _regret(cell: str) -> str:
-    """Of a cell as ``13.0 (0%)``."""
-    regret, broken = cell.split(" ")
-    return "–" if float(broken.strip("(%)")) >= _BROKEN else regret
+def volumes() -> str:
+    """Volume on unseen samples of each sampler."""
+    return _by_sampler((DEFAULT, *OTHERS), _volume)
+
+
+def states() -> str:
+    """The default sampler with repairs and 16 bits, and without."""
+    names = {DEFAULT: "nothing", WHOLE: "repairs, 16 bits"}
+    head = ["case", "besides float and hybrid units", f"volume at {MARK}, %", "regret at 0.5, 1, 2 %", "seconds"]
+    rows = []
+    for case, of_case in _rows().groupby("case", sort=False):
+        for sampler, name in names.items():
+            own = of_case[of_case["sampler"] == sampler]
+            regrets = _regrets(own, own["evaluations"] == MARK)
+            rows.append([f"`{case}`", name, _volume(own), regrets, f"{own['seconds'].median():.0f}"])
+    return table(head, rows)
 
 
 def races() -> str:
     """What candidates cost with races and without."""
-    _, *rows = table_of(RESULTS / "races.md")
-    found = {(row[0], row[1]): row for row in rows}
-    shown = []
-    for case in dict.fromkeys(row[0] for row in rows):
-        raced, whole = found[case, DEFAULT], found[case, f"{DEFAULT}+full"]
-        spent = [row[4].split("(")[1].strip(")") for row in (raced, whole)]
-        shown.append([f"`{case}`", *spent, ", ".join(_regret(row[6]) for row in (raced, whole))])
-    return table(["case", "default", "scored in full", "regret at 1 %, with races and without"], shown)
+    rows = []
+    for case, of_case in _rows().groupby("case", sort=False):
+        pair = [of_case[of_case["sampler"] == name] for name in (DEFAULT, FULL)]
+        spent = [f"{own['spent'].median():.1f}" for own in pair]
+        rows.append([f"`{case}`", *spent, *(_regrets(own, np.isinf(own["evaluations"])) for own in pair)])
+    return table(["case", "default", "scored in full", "regret at 0.5, 1, 2 %", "scored in full"], rows)
 
 
 def at_the_end() -> str:
     """What each sampler recommends on the pump when all trials are spent."""
     head, *rows = table_of(RESULTS / "regret.md", 3)
-    kept = {DEFAULT, *_OTHERS}
+    kept = {DEFAULT, *OTHERS}
     return table(head, ([f"`{row[0]}`", *row[1:]] for row in rows if row[0] in kept))
 
 
-def equal() -> str:
-    """Volume on unseen samples after equal evaluations, beside a version that searched over one state."""
-    rows = pd.read_csv(RESULTS / "equal" / "regret.csv")
-    rows = rows[rows["volume"].notna()]
+def _rows() -> pd.DataFrame:
+    return pd.read_csv(RESULTS / "regret.csv")
+
+
+def _by_sampler(samplers: Sequence[str], cell: Callable[[pd.DataFrame], str]) -> str:
+    rows = []
+    for case, of_case in _rows().groupby("case", sort=False):
+        rows.append([f"`{case}`", *(cell(of_case[of_case["sampler"] == name]) for name in samplers)])
+    return table(["case", "default", *(f"`{name}`" for name in samplers[1:])], rows)
+
+
+def _regrets(own: pd.DataFrame, chosen: pd.Series) -> str:
+    """Medians over seeds at each drop."""
+    parts = (own[chosen & (own["allowed"] == drop)] for drop in DROPS)
+    return ", ".join(map(_regret, parts))
+
+
+def _regret(part: pd.DataFrame) -> str:
+    return "–" if part["broken"].mean() >= _BROKEN else f"{(part['penalty'] - part['least']).median():.1f}"
+
+
+def _volume(own: pd.DataFrame) -> str:
+    at_mark = own.loc[own["evaluations"] == MARK, "volume"].dropna()
+    return f"{100 * at_mark.median():.1f}" if len(at_mark) else "–"
+
+
+def made_up() -> str:
+    """Volumes on made-up graphs."""
+    rows = pd.read_csv(RESULTS / "made_up.csv")
+    rows = rows[rows["evaluations"] == MARK]
+    samplers = list(dict.fromkeys(rows["sampler"]))
     shown = []
-    for case in ("pump", "fsrcnn", "mobilenet_pc", "mobilenet_pt"):
-        cells = [f"`{case}`"]
-        for sampler in (DEFAULT, "before: surrogate"):
-            for mark in (20, 60, 100):
-                some = rows[(rows["case"] == case) & (rows["sampler"] == sampler) & (rows["evaluations"] == mark)]
-                median, low, high = (f"{100 * some['volume'].quantile(share):.1f}" for share in (0.5, 0.0, 1.0))
-                cells.append(f"{median} ({low} to {high})")
-        shown.append(cells)
-    marks = ("at 20", "at 60", "at 100")
-    return table(
-        ["case", *(f"{name} {marks[0]}" if i == 0 else marks[i] for name in ("default", "before") for i in range(3))],
-        shown,
-    )
+    for graph, own in rows.groupby("graph", sort=False):
+        medians = own.groupby("sampler")["hypervolume"].median()
+        shown.append([graph, *(f"{medians[name]:.4f}" for name in samplers)])
+    return table(["graph", *(f"`{name}`" for name in samplers)], shown)

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from bench import FULL
+from bench import DEFAULT, FULL, finished_runs
 from cases import BenchmarkCase, all_cases
-from tables import costs, finished_runs
 from unseen import records_of
 
 from autoselect.cases.files import FLOAT
@@ -41,9 +40,6 @@ REGRETTED = (30, 60)
 """Marks at which regret is told."""
 RESAMPLES = 200
 SPLITS = 10
-DEFAULT = "surrogate"
-BEFORE = "before: "
-"""Ahead of the names of samplers of another version."""
 _LEAST = 1e-3
 """Of the volume there is: with less, nothing that was ever found loses so little, and shares are noise."""
 
@@ -89,8 +85,8 @@ def unseen_of(case: BenchmarkCase, rows: Path, scores: Mapping[str, Scores]) -> 
 
 def spent(records: Sequence[TrialRecord], note: Mapping[str, Any]) -> np.ndarray:
     """Full evaluations when each trial was done, shape (n_records,); what was probed before the first counts."""
-    trials = pd.DataFrame({"samples": [r.samples for r in records], "reused": [r.reused for r in records]})
-    return note["probe_samples"] / note["search_samples"] + np.cumsum(costs(trials, note["search_samples"]))
+    samples = np.array([0 if r.reused else r.samples or 0 for r in records])
+    return (note["probe_samples"] + np.cumsum(samples)) / note["search_samples"]
 
 
 def yardstick_of(run: Any, direction: Direction, share: float) -> Yardstick:
@@ -250,7 +246,7 @@ def races_of(rows: pd.DataFrame) -> str:
     ]
     head = ["case", "sampler", "seeds", "trials", "evaluations, %", *(f"{share:.1%}" for share in ALLOWED)]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    ends = rows[(rows["evaluations"] == END) & rows["sampler"].str.removeprefix(BEFORE).str.startswith(DEFAULT)]
+    ends = rows[(rows["evaluations"] == END) & rows["sampler"].isin([DEFAULT, f"{DEFAULT}+{FULL}"])]
     for case, versions in ends.groupby("case", sort=False):
         seeds = set.intersection(*(set(own["seed"]) for _, own in versions.groupby("sampler")))
         shown = versions if versions["sampler"].str.endswith(f"+{FULL}").any() else versions[:0]
@@ -268,14 +264,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, required=True, help="--output of bench.py.")
     parser.add_argument("--rows", type=Path, required=True, help="--rows of unseen.py.")
-    parser.add_argument("--earlier", type=Path, help="Runs of another version, which are told as such.")
     parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "results")
     options = parser.parse_args(arguments)
     found = []
     for name, case in all_cases({}).items():
         runs = finished_runs(options.runs, name)
-        former = finished_runs(options.earlier, name) if options.earlier else []
-        runs += [(note | {"sampler": f"{BEFORE}{note['sampler']}"}, run) for note, run in former]
         if not runs or not (options.rows / name).exists():
             continue
         scores = {r.scores.sha256: r.scores for _, run in runs for r in records_of(run.directory) if r.scores}

@@ -13,17 +13,24 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from bench import finished_runs
 from cases import BenchmarkCase, all_cases
-from sweep import Opened, opened
-from tables import finished_runs
 
 from autoselect.cases import build_jobs, score_jobs
+from autoselect.cases.events import ignore
 from autoselect.cases.files import FLOAT
+from autoselect.cases.ingredients import Ingredients
+from autoselect.cases.prepare import Case, prepare_case
+from autoselect.cases.settings import make_settings
+from autoselect.cases.settled import Facts, settle
+from autoselect.data.kinds import Samples
 from autoselect.data.specs import load_object
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.pool import WorkerPool
 from autoselect.quantize.preparing import converter
+from autoselect.runs.cache import cache_directory
 from autoselect.runs.records import Scores, TrialRecord
+from autoselect.scoring.metrics import make_metric
 from autoselect.study.recording.optuna_study import read_records
 
 MOST = 0.06
@@ -50,6 +57,26 @@ def candidates(runs: Path, case: str) -> Iterator[tuple[str, Recipe]]:
                 yield record.scores.sha256, record.recipe
 
 
+def opened(chosen: BenchmarkCase, pool: WorkerPool, root: Path, evaluation: Samples | None = None) -> Case:
+    """Prepare a case as a search does, with the samples that it scores on or others."""
+    sources = chosen.sources if evaluation is None else {**chosen.sources, "evaluation": evaluation}
+    said = make_settings(metric=chosen.metric, allow_overlap=evaluation is not None, **chosen.options)
+    ingredients = Ingredients(
+        model=chosen.model or Path(), metric=make_metric(chosen.metric), evaluator=None, **sources
+    )
+    case = prepare_case(
+        ingredients,
+        settle(said, Facts()),
+        root=root,
+        pool=pool,
+        quantizer=pool,
+        cache_root=cache_directory(),
+        listener=ignore,
+    )
+    case.references.wait("search", pool, ignore)
+    return case
+
+
 def observe(chosen: BenchmarkCase, runs: Path, rows: Path, workers: int, every: int = 1) -> None:
     """Keep the rows of the float model and of each candidate of a case that has none yet, on each so manieth sample."""
     folder = rows / chosen.name
@@ -62,21 +89,22 @@ def observe(chosen: BenchmarkCase, runs: Path, rows: Path, workers: int, every: 
         with WorkerPool(workers, log=root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             samples = load_object(f"parts:{chosen.data}_unseen", purpose="the unseen samples")
             case = opened(chosen, pool, root / "case", evaluation=lambda: islice(samples(), 0, None, every))
-            np.save(folder / f"{FLOAT}.npy", pool.call(score_jobs.observe, case.root, FLOAT, "search")[:, 0])
+            np.save(folder / f"{FLOAT}.npy", pool.call(score_jobs.observe, case.files.root, FLOAT, "search")[:, 0])
             for place in range(0, len(left), workers):  # A few at a time: their files are removed again.
-                _observe_some(case, left[place : place + workers], folder)
+                _observe_some(pool, case, left[place : place + workers], folder)
     print(f"{time.strftime('%H:%M:%S')} {chosen.name}: {len(left)} candidates observed", flush=True)
 
 
-def _observe_some(case: Opened, some: Sequence[tuple[str, Recipe]], folder: Path) -> None:
-    built = [(sha, case.pool.call(build_jobs.build, case.root, recipe.to_json()).sha256) for sha, recipe in some]
+def _observe_some(pool: WorkerPool, case: Case, some: Sequence[tuple[str, Recipe]], folder: Path) -> None:
+    root = case.files.root
+    built = [(sha, pool.call(build_jobs.build, root, recipe.to_json()).sha256) for sha, recipe in some]
     for sha, again in built:
         if sha != again:
             raise SystemExit(f"{sha} was built by another version: its bytes are others now. Run bench.py again.")
-    running = [(sha, case.pool.submit(score_jobs.observe, case.root, sha, "search")) for sha, _ in built]
+    running = [(sha, pool.submit(score_jobs.observe, root, sha, "search")) for sha, _ in built]
     for sha, future in running:
         np.save(folder / f"{sha}.npy", future.result()[:, 0])
-        for kept in case.root.glob(f"*/{sha}.*"):
+        for kept in root.glob(f"*/{sha}.*"):
             kept.unlink()
 
 
