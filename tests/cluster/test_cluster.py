@@ -361,7 +361,7 @@ def test_a_job_for_which_two_workers_have_no_room_ends_in_that_error(tmp_path: P
         cluster_of(workers.scheduler_address, tmp_path) as cluster,
     ):
         (marks := tmp_path / "marks").mkdir()
-        with pytest.raises(StorageError, match="^/there"):
+        with pytest.raises(StorageError, match=r"^/there"):
             cluster.call(_without_room, str(marks), 9)
         assert len(list(marks.iterdir())) == 2
 
