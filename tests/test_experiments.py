@@ -42,14 +42,6 @@ def rows_of_results() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_table_of_sets_is_what_was_measured(script: Callable[[Path], ModuleType]) -> None:
-    pytest.importorskip("PIL")
-    sets = script(RESULTS.parents[1] / "sets.py")
-    found = sets.table_of(sets.measured(RESULTS.parent / "sets.csv"), "before", "after")
-    assert found == (RESULTS.parent / "sets.md").read_text(encoding="utf-8")
-    assert found.split("\n\n")[0] in (RESULTS.parents[1] / "README.md").read_text(encoding="utf-8")
-
-
 def test_the_table_of_the_denoiser_with_one_number_is_what_was_measured(
     script: Callable[[Path], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,8 +39,8 @@ class FakeBar:
 
     made: list[FakeBar]
 
-    def __init__(self, *, total: int | None, desc: str, leave: bool) -> None:
-        self.total, self.desc, self.leave, self.steps, self.is_open = total, desc, leave, 0, True
+    def __init__(self, *, total: int | None, initial: int, desc: str, leave: bool) -> None:
+        self.total, self.desc, self.leave, self.steps, self.is_open = total, desc, leave, initial, True
         type(self).made.append(self)
 
     def update(self, steps: int) -> None:

@@ -577,7 +577,7 @@ def test_json_lines_tell_each_event(capfd: pytest.CaptureFixture[str]) -> None:
     assert [line["event"] for line in told] == [
         *("stage", "stage", "trial", "trial", "trial", "warning", "stage", "step", "stage"),
     ]
-    assert told[1] == {"event": "stage", "stage": "trials", "total": 3}
+    assert told[1] == {"event": "stage", "stage": "trials", "total": 3, "done": 0}
     assert told[3]["reused"] is True
     assert told[5] == {"event": "warning", "message": "be careful"}
     assert "library-noise" in err
@@ -622,8 +622,8 @@ def test_a_resumed_search_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     with watching(stream) as watcher:
-        watcher(StageStarted(stage="trials", total=60))
-        watcher(TrialFinished(number=40, origin="tpe", score=1.0, size_bytes=1, penalty=0.0, reused=False, error=None))
+        watcher(StageStarted(stage="trials", total=60, done=40))
+        watcher(TrialFinished(number=45, origin="tpe", score=1.0, size_bytes=1, penalty=0.0, reused=False, error=None))
     assert "41/60" in stream.getvalue().replace("\x1b[32m", "").replace("\x1b[0m", "")
 
 
