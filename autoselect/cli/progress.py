@@ -44,17 +44,18 @@ class Tally:
     """Counts the trials of a search and keeps the best score.
 
     Attributes:
-        done: Trials of the stage so far, those of earlier processes included.
+        done: Trials of the search so far, those of earlier processes included.
+        before: Those of them that were done when the stage began.
     """
 
     def __init__(self) -> None:
         """Start from nothing."""
-        self.done = self.finished = self.failed = self.reused = self.dropped = 0
+        self.done = self.before = self.finished = self.failed = self.reused = self.dropped = 0
         self._best: TrialFinished | None = None
 
     def begin(self, stage: StageStarted) -> None:
         """Count from what was done before the stage."""
-        self.done = stage.done
+        self.done = self.before = stage.done
 
     def add(self, event: TrialFinished) -> None:
         """Count one trial."""
@@ -122,11 +123,11 @@ class PlainLog:
         self._write(", ".join(filter(None, parts)))
 
     def _left(self) -> str:
-        """Time left at the pace so far; nothing at the end."""
-        left = (self._total or 0) - self._tally.done
-        if left <= 0 or not self._tally.finished:
+        """Time left at the pace of this stage, which may begin more than once; nothing at the end."""
+        left, here = (self._total or 0) - self._tally.done, self._tally.done - self._tally.before
+        if left <= 0 or not here:
             return ""
-        return f"about {clock(left * (self._told - self._begun) / self._tally.finished)} left"
+        return f"about {clock(left * (self._told - self._begun) / here)} left"
 
 
 class JsonLines:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import platform
 import struct
@@ -135,7 +136,7 @@ def version_of(package: str, module: str) -> str:
 
     A module may come with another package: a nightly build, or one for a GPU. ``unknown`` if no package has it.
     """
-    for name in (package, *_packages_of(module)):
+    for name in itertools.chain((package,), _packages_of(module)):
         with suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
     return "unknown"

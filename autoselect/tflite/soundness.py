@@ -88,10 +88,8 @@ def check_sound(model: Model) -> None:
         raise ValueError("no subgraph")
     model.operatorCodes = model.operatorCodes or []
     for graph in model.subgraphs:
-        graph.tensors, graph.operators = (
-            graph.tensors or [],
-            graph.operators or [],
-        )  # Some writers leave out empty ones.
+        # Some writers leave out empty lists.
+        graph.tensors, graph.operators = graph.tensors or [], graph.operators or []
         for tensor in graph.tensors:
             _check_tensor(model, tensor)
         for op in graph.operators:

@@ -71,6 +71,16 @@ def lines_of(*steps: tuple[float, Event]) -> list[str]:
     return lines
 
 
+def test_the_time_left_is_by_the_pace_of_the_stage_that_begins_again() -> None:
+    """A search starts its trials with the first models, and goes on once repairs are chosen."""
+    first, again = (StageStarted(stage="trials", total=10, done=done) for done in (0, 2))
+    lines = lines_of(
+        *((0.0, first), (1.0, finished(0)), (1.0, finished(1)), (0.0, StageStarted(stage="repairs"))),
+        *((65.0, again), (12.0, finished(2))),
+    )
+    assert [line.rpartition("about ")[2] for line in lines if "about" in line] == ["0:08 left", "1:24 left"]
+
+
 def test_a_log_says_how_long_a_stage_without_steps_took(reviewed: Reviewed) -> None:
     lines = lines_of(
         (0.0, StageStarted(stage="model")),

@@ -90,18 +90,33 @@ def refuse_other_metric(folder: RunFolder, manifest: dict[str, Any], request: Re
         )
 
 
+def refuse_other_contents(folder: RunFolder, before: Mapping[str, str], now: Mapping[str, str], remedy: str) -> None:
+    """Refuse a model or samples that are not those of a run.
+
+    Args:
+        folder: The run's.
+        before: Digests of what the run was made with, by name.
+        now: Digests of what is there today, by name.
+        remedy: What else may be done than to bring the old one back.
+
+    Raises:
+        RunFolderError: With the name of the first that differs or is missing.
+    """
+    for name, digest in before.items():
+        if now.get(name) != digest:
+            raise RunFolderError(
+                f"{folder.root} was made with another {name}: its content has changed since. "
+                f"Bring the old one back, or {remedy}."
+            )
+
+
 def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: Case) -> None:
     """Refuse to continue a search with another model, other samples or versions that decide bytes.
 
     Raises:
         RunFolderError: With what differs.
     """
-    for name, digest in manifest["hashes"].items():
-        if case.hashes.get(name) != digest:
-            raise RunFolderError(
-                f"{folder.root} was made with another {name}: its content has changed since. "
-                "Bring the old one back, or start a new run in another folder."
-            )
+    refuse_other_contents(folder, manifest["hashes"], case.hashes, "start a new run in another folder")
     counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert", "litert-quantizer")
     now = versions(manifest["settings"].get("quantizer", "tensorflow"))
     if manifest["versions"].get("builder") != now["builder"]:

@@ -46,6 +46,7 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import lasting_target, read_target
 from autoselect.study.recording.kept_case import open_kept
+from autoselect.study.recording.manifest import refuse_other_contents
 from autoselect.tflite import reader
 
 Live = Mapping[str, Any]
@@ -140,11 +141,8 @@ class Workshop:
             RunFolderError: With the name of what has changed.
         """
         known = self.manifest.get("hashes") or {}
-        if changed := [name for name, digest in hashes.items() if known.get(name, digest) != digest]:
-            raise RunFolderError(
-                f"{self._folder.root} was made with another {changed[0]}: its content has changed since. Bring the "
-                "old one back, or score on samples of your own: score(samples)."
-            )
+        before = {name: known[name] for name in hashes if name in known}
+        refuse_other_contents(self._folder, before, hashes, "score on samples of your own: score(samples)")
 
     @cached_property
     def prepared(self) -> Prepared:
