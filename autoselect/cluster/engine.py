@@ -37,14 +37,17 @@ _LOOK_AGAIN_SECONDS = 5.0
 
 
 class _Heard(Future[Any]):
-    """A job's future: who waits for it is told the news meanwhile, such as why there is no worker."""
+    """A job's future.
+
+    Each second until it has its result, ``result`` calls ``say``, in the thread that waits. So the user reads messages
+    of the cluster, such as why a worker is refused.
+    """
 
     def __init__(self, say: Callable[[], None]) -> None:
         super().__init__()
         self._say = say
 
     def result(self, timeout: float | None = None) -> Any:
-        # Who waits looks for news each second.
         while timeout is None and not wait([self], timeout=1.0).done:
             self._say()
         return super().result(timeout)

@@ -25,9 +25,12 @@ _PATIENCE_SECONDS = 0.5
 
 
 class Gone(Exception):
-    """The worker left, or the scheduler did; ``counts`` where the job may be why: it died, or sends no answer.
+    """A worker gave no result of a job, which goes to another worker.
 
-    With ``unfit`` it is there, and has no use: it cannot write what jobs need.
+    Attributes:
+        counts: Whether the job may be the reason, since the worker died or sent no answer while it had the job. A job
+            fails if that happens twice. False if the worker or the scheduler only went away.
+        unfit: Why the worker takes no more jobs, if it cannot write its files; None if it went away.
     """
 
     def __init__(self, *, counts: bool, unfit: StorageError | None = None) -> None:

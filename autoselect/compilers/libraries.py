@@ -132,9 +132,15 @@ def _named(package: str) -> str:
 
 
 def version_of(package: str, module: str) -> str:
-    """Version of an installed module, by the package that is usual for it, else by the one that it came with.
+    """Version of an installed module; nothing is imported.
 
-    A module may come with another package: a nightly build, or one for a GPU. ``unknown`` if no package has it.
+    Args:
+        package: Package that usually provides the module.
+        module: The module, for which any other package is taken that provides it, such as a nightly build or one for a
+            GPU.
+
+    Returns:
+        The package's version; ``"unknown"`` if no package provides the module.
     """
     for name in itertools.chain((package,), _packages_of(module)):
         with suppress(importlib.metadata.PackageNotFoundError):

@@ -70,7 +70,10 @@ def memory_bytes() -> float:
 
 
 def _memory_limits() -> Iterator[float]:
-    """The limits of the groups that this process is in, and of those around them, in bytes."""
+    """Memory limits in bytes of the control groups of Linux that this process is in, and of the groups around them.
+
+    Groups of version 1 and 2 count. A group without a limit yields nothing; neither do other systems.
+    """
     try:
         groups = [line.split(":", 2) for line in _OWN_GROUPS.read_text(encoding="utf-8").splitlines()]
     except OSError:  # no Linux

@@ -94,13 +94,13 @@ def refuse_other_contents(folder: RunFolder, before: Mapping[str, str], now: Map
     """Refuse a model or samples that are not those of a run.
 
     Args:
-        folder: The run's.
-        before: Digests of what the run was made with, by name.
-        now: Digests of what is there today, by name.
-        remedy: What else may be done than to bring the old one back.
+        folder: The run's, for the message.
+        before: Digests of the model and the samples that the run was made with, by name.
+        now: Digests of those that are there today, by name; names that ``before`` does not have are ignored.
+        remedy: What the user may do in place of restoring the old content, as the last clause of the message.
 
     Raises:
-        RunFolderError: With the name of the first that differs or is missing.
+        RunFolderError: If one differs or is missing, with its name.
     """
     for name, digest in before.items():
         if now.get(name) != digest:
