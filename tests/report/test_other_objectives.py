@@ -35,10 +35,10 @@ def run_with(folder: Path, *columns: str) -> Run:
 
 CHOSEN = {
     "one": (("segments",), ["segments"]),
-    "two": (("arena_bytes", "penalty"), ["peak activation in kB", "fragmentation penalty, no unit"]),
+    "two": (("arena_bytes", "penalty"), ["peak activation in kB", "fragmentation penalty, integer-only"]),
     "three": (
         ("size_bytes", "penalty", "latency_ms"),
-        ["file size in kB", "fragmentation penalty, no unit", "latency here, ms, noisy"],
+        ["file size in kB", "fragmentation penalty, integer-only", "latency here, ms, noisy"],
     ),
 }
 

@@ -30,6 +30,7 @@ from autoselect.report.tables.frames import (
     format_score,
     front_rows,
     reference_rows,
+    target_name,
     trial_rows,
     volume_by_trial,
 )
@@ -293,7 +294,7 @@ def _unit(shown: _Shown, column: str) -> tuple[float, str]:
     """What the values are divided by, and the words of the axis."""
     label = BY_COLUMN[column].label
     if column == "penalty":
-        return 1.0, f"{label}, no unit"
+        return 1.0, f"{label}, {target_name(shown.summary)}"
     if column not in BYTE_COLUMNS:
         return 1.0, f"{label}{', noisy' if BY_COLUMN[column].noisy else ''}"
     rows = shown.front or (*shown.trials, *shown.references)

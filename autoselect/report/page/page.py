@@ -22,6 +22,7 @@ from autoselect.report.page import models as page_models
 from autoselect.report.page import nodes as page_nodes
 from autoselect.report.page import recommended as page_recommended
 from autoselect.report.tables.chip_results import asks_compiler
+from autoselect.report.tables.frames import target_name
 from autoselect.runs.files import plain, write_text
 from autoselect.runs.run import Run
 
@@ -100,8 +101,8 @@ def context(run: Run) -> dict[str, Any]:
         },
         "graphs": graphs,
         "chips": page_chips.sections(run),
-        "chip": _target_name(run) if on_chip else "",
-        "target": _target_name(run),
+        "chip": target_name(run.summary) if on_chip else "",
+        "target": target_name(run.summary),
         "integers_are_free": bool(run.trials.loc[run.trials["origin"] == "baseline:fiq", "penalty"].eq(0.0).any()),
         "chip_names": list(dict.fromkeys(chip["name"] for graph in graphs for chip in graph.get("chips", ()))),
         "op_kinds": {op[1]: LOOKS[op[1]] for graph in graphs for op in graph["ops"] if op[1] in LOOKS},
@@ -157,11 +158,6 @@ def _words(text: str) -> Markup:
 def _unbroken(text: str) -> str:
     """The text with its per cent signs and units kept on the line of their numbers."""
     return re.sub(r"(?<=\d) (?=%|kB|MB|B\b|points?\b)", "\N{NO-BREAK SPACE}", text)
-
-
-def _target_name(run: Run) -> str:
-    """The target, a profile's file by its name."""
-    return Path(str(run.summary.get("target") or "integer-only")).name.removesuffix(".toml")
 
 
 def model_name(run: Run) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +91,11 @@ class ModelRow:
 def cost_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
     """Columns of the run's objectives but the metric."""
     return tuple(summary.get("objectives") or ("", *DEFAULT_COSTS))[1:]
+
+
+def target_name(summary: Mapping[str, Any]) -> str:
+    """The name of the run's target; of a profile's file its stem."""
+    return Path(str(summary.get("target") or "integer-only")).name.removesuffix(".toml")
 
 
 def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
