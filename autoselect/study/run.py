@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
 from autoselect.domain.units import nodes_behind
 from autoselect.errors import PreparationError, StorageError, TargetRefusal, TrialError, UsageError, sentence
+from autoselect.isolation.deadline import TimeUp, until
 from autoselect.isolation.door import InTime, Workers
 from autoselect.isolation.machine import why_fewer
 from autoselect.isolation.pool import result_of
@@ -286,8 +287,7 @@ class _Search:
         alone = not self.request.members  # Members of other runs are told together, after repairs.
         reason = self._by_whole_models() if alone else None
         if reason is None and not self._is_spent():
-            self._try_repairs()
-            reason = self._by_repaired_models() if alone else None
+            reason = self._in_time(self._try_repairs) or (self._by_repaired_models() if alone else None)
         self._remark(_proved(proving, self.folder, self.clock))
         if reason is None and not self._is_spent():
             reason = self._by_candidates()
@@ -315,6 +315,19 @@ class _Search:
             return None
         return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
 
+    def _in_time(self, ask: Callable[[Workers], None]) -> str | None:
+        """Ask the workers what the first proposals need; why it is given up at the timeout, None if it is not."""
+        limit = self.settings.timeout
+        if limit is None:
+            ask(self.pool)
+            return None
+        try:
+            with until(self.pool, limit - self.clock.elapsed(), self.folder.log) as pool:
+                ask(pool)
+        except TimeUp:
+            return self._late()
+        return None
+
     def _is_spent(self) -> bool:
         """Whether no trial is left, so that nothing more need be known."""
         return self._has_scores() and own_trials(self.study.records()) >= self.settings.trials
@@ -337,7 +350,8 @@ class _Search:
     def _by_candidates(self) -> str | None:
         """Why the search ends before its budget is spent on candidates of a sampler."""
         settings = self.settings
-        self._know_problem()
+        if reason := self._in_time(self._know_problem):
+            return reason
         if self.problem is not None:
             self.problem.hold = holding(self.problem, self.request.pins)
             write_explanations(self.folder, self.problem, settings.template, [], {})
@@ -355,45 +369,45 @@ class _Search:
         self._start_trials()
         return self._loop().run(self._baselines(), settings.trials, self._stop(), self._late)
 
-    def _know_problem(self) -> None:
+    def _know_problem(self, pool: Workers) -> None:
         """Let it be known what a sampler may know; what was probed before is not probed again."""
         settings = self.settings
         if settings.sampler in PROPOSERS:
-            probers = InTime(Remembering(self.pool, self.folder.probes), settings.trial_timeout)
+            probers = InTime(Remembering(pool, self.folder.probes), settings.trial_timeout)
             self.problem, remarks = make_problem(self.case, self.space, settings, self.yardstick, probers, self._noting)
             self._remark(remarks)
 
     def _by_hand(self) -> str | None:
         """Score what a user made; the search ended as it did before."""
         if self.folder.sensitivity.exists():
-            self._know_problem()
+            self._know_problem(self.pool)
         self.clock(StageStarted(stage="trials", total=len(self.request.by_hand)))
         self._loop().tell_by_hand(self.request.by_hand)
         summary = read_json(self.folder.summary, missing="") if self.folder.summary.exists() else {}
         return summary.get("ended_early")
 
-    def _try_repairs(self) -> None:
+    def _try_repairs(self, pool: Workers) -> None:
         """Let the search, and the manifest, have the sets of repairs that candidates may have."""
         before = self.request.settings
         helpful = with_repairs(
             self.case,
             before,
             self.request.direction,
-            Remembering(self.pool, self.folder.tried, self.request.user_code),
+            Remembering(pool, self.folder.tried, self.request.user_code),
             self.clock,
             space=self.space,
             rule=self.yardstick.rule,
         )
-        choice, ladder = self._with_levels(self.request.knowing(repairs=helpful).settings, before.tries_repairs)
+        choice, ladder = self._with_levels(self.request.knowing(repairs=helpful).settings, before.tries_repairs, pool)
         if ladder is not None:
             write_table(self.folder.weight_levels, COLUMNS_OF_LEVELS, ladder.rows())
         self.request = _affording(self.request.knowing(repairs=choice), self.case, self.space)
         manifest = self.folder.read_manifest()
         self.folder.write_manifest({**manifest, "settings": self.request.kept()})
 
-    def _with_levels(self, settings: Settled, corrects: bool) -> tuple[RepairChoice, Ladder | None]:
+    def _with_levels(self, settings: Settled, corrects: bool, pool: Workers) -> tuple[RepairChoice, Ladder | None]:
         """See :func:`with_levels`; where nobody can say what levels do, all weights have 8 bits."""
-        remembering = Remembering(self.pool, self.folder.tried)
+        remembering = Remembering(pool, self.folder.tried)
         try:
             return with_levels(self.case, settings, remembering, self.clock, corrects=corrects)
         except TrialError as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import autoselect
 from autoselect.cases.events import Event, StageStarted
 from autoselect.cases.settled import RepairChoice
 from autoselect.isolation import machine
+from autoselect.isolation.pool import result_of
 from autoselect.study import run
 from autoselect.study.stage_clock import StageClock
 
@@ -68,6 +70,30 @@ def test_no_unit_is_tried_once_the_time_has_passed_though_no_repair_helps(
     monkeypatch.setattr(StageClock, "elapsed", lambda _: 0.0)
     assert len(autoselect.resume(tmp_path / "run", trials=5, listener=events.append).trials) == 5
     assert next(event.done for event in events if isinstance(event, StageStarted) and event.stage == "trials") == 2
+
+
+@pytest.mark.parametrize("phase", ["with_repairs", "make_problem"])
+def test_a_timeout_ends_a_phase_that_is_under_way(phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole models are scored; what the phase had asked is given up, and a resume asks it."""
+    asked = getattr(run, phase)
+    now = [0.0]
+
+    def endless(*given: Any, **named: Any) -> Any:
+        workers = next(each for each in given if hasattr(each, "submit"))
+        now[0] = 1e9
+        result_of(workers.submit(time.sleep, 600))
+        return asked(*given, **named)
+
+    monkeypatch.setattr(run, phase, endless)
+    monkeypatch.setattr(StageClock, "elapsed", lambda _: now[0])
+    began = time.monotonic()
+    found = pump.search(tmp_path / "run", trials=6, repairs=True, early_exit=False, timeout=5.0)
+    assert time.monotonic() - began < 300
+    assert {origin.split(":")[0] for origin in found.trials["origin"]} == {"baseline"}
+    assert not found.front.empty
+    assert "5 s" in found.summary["ended_early"]
+    monkeypatch.undo()
+    assert len(autoselect.resume(tmp_path / "run", timeout=3600.0).trials) == 6
 
 
 def test_a_budget_of_one_trial_is_the_integer_model(tmp_path: Path) -> None:
