@@ -13,6 +13,8 @@ from autoselect.quantize.building.build import BUILDER_VERSION
 
 _TENSORFLOW_BUILDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow")
 _LITERT_BUILDS = ("ai-edge-litert", "ai-edge-litert-nightly")
+DECIDE_BYTES = (*_TENSORFLOW_BUILDS, *_LITERT_BUILDS, "litert-quantizer")
+"""Packages whose candidates and scores do not compare with those of another version of theirs."""
 
 
 def versions(quantizer: Quantizer = "tensorflow", further: Collection[str] = ()) -> dict[str, str]:

@@ -32,6 +32,14 @@ def test_another_version_of_the_quantizer_that_made_the_integer_model_is_refused
     assert "litert-quantizer" not in versions()
 
 
+@pytest.mark.parametrize("build", ["tf-nightly", "ai-edge-litert-nightly", "tensorflow-cpu"])
+def test_a_run_that_another_build_made_is_refused(build: str, tmp_path: Path) -> None:
+    settings = {"seed": 1, "split_seed": 0}
+    made = {"settings": settings, "hashes": {}, "versions": {**versions(), build: "0.0.1"}}
+    with pytest.raises(RunFolderError, match=build):
+        refuse_other_ingredients(RunFolder(tmp_path), made, SimpleNamespace(hashes={}))  # type: ignore[arg-type]
+
+
 def test_candidates_in_16_bits_that_cannot_be_made_any_more_are_refused_with_the_reason(tmp_path: Path) -> None:
     why = ("No unit has 16-bit activations. It crashed.",)
     with pytest.raises(RunFolderError, match=r"int16 units\b.* It crashed\."):

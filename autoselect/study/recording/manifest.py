@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autoselect.cases.prepare import Case
-from autoselect.cases.versions import versions
+from autoselect.cases.versions import DECIDE_BYTES, versions
 from autoselect.domain.pinned import NO_PINS, Pins
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.words import counted, listed
@@ -117,18 +117,17 @@ def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: 
         RunFolderError: With what differs.
     """
     refuse_other_contents(folder, manifest["hashes"], case.hashes, "start a new run in another folder")
-    counted = ("tensorflow", "tensorflow-cpu", "ai-edge-litert", "litert-quantizer")
-    now = versions(manifest["settings"].get("quantizer", "tensorflow"))
-    if manifest["versions"].get("builder") != now["builder"]:
+    before, now = manifest["versions"], versions(manifest["settings"].get("quantizer", "tensorflow"))
+    if before.get("builder") != now["builder"]:
         raise RunFolderError(
             f"{folder.root} was made by an older builder. Its recipes still build, but to files of other sizes, so "
             "old and new candidates do not compare. Start a new run; `autoselect report` and `autoselect pick` "
             "work on this one."
         )
-    for name in counted:
-        if manifest["versions"].get(name) != now.get(name):
+    for name in DECIDE_BYTES:
+        if before.get(name) != now.get(name):
             raise RunFolderError(
-                f"{folder.root} was made with {name} {manifest['versions'].get(name)}, this is {now.get(name)}. "
+                f"{folder.root} was made with {name} {before.get(name, 'absent')}, this is {now.get(name, 'absent')}. "
                 "Their scores do not compare. Install that version, or start a new run."
             )
 
