@@ -66,9 +66,11 @@ def describe(source: object) -> str | None:
 
 
 def source_bytes(model: Path | bytes) -> int:
-    """Size of a source, of a folder that of all its files; 0 if there is none."""
+    """Size of a source, of a SavedModel folder that of all its files; 0 if there is none."""
     if isinstance(model, bytes):
         return len(model)
+    if model.is_dir() and not is_converted(model):
+        return 0  # It is refused later; it may be a whole home folder.
     files = model.rglob("*") if model.is_dir() else [model]
     return sum(path.stat().st_size for path in files if path.is_file())
 

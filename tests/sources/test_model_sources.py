@@ -11,6 +11,7 @@ import pytest
 import zoo
 from zoo import tf
 
+from autoselect.api.source import source_bytes
 from autoselect.data.fit import fit_sample
 from autoselect.errors import ModelError, UsageError
 from autoselect.sources import loading
@@ -358,6 +359,17 @@ def test_a_file_that_was_cut_off(suffix: str, tmp_path: Path) -> None:
 def test_paths_without_a_model(make: Callable[[Path], Path], message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=message):
         loading.float_model(make(tmp_path))
+
+
+def test_a_folder_that_is_no_model_is_not_gone_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a whole home folder, whose files come and go."""
+
+    def refuse(*_: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "rglob", refuse)
+    assert not loading.needs_worker(tmp_path)
+    assert source_bytes(tmp_path) == 0
 
 
 def test_a_damaged_saved_model(tmp_path: Path) -> None:
