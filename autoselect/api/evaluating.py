@@ -50,7 +50,7 @@ def evaluate(
     """Score any ``.tflite``, quantized or not.
 
     Args:
-        model: Path or bytes.
+        model: Path or bytes; another kind of model, also a live one, is converted to float first.
         reference: The float model: the score's drop is told against it. Metrics that compare with it (``agreement``,
             ``sqnr_db``, ``kl_divergence``) need it.
         target: Name of a bundled target profile, or path of a ``.toml``, that the penalty is of; ``integer-only`` if
@@ -155,7 +155,7 @@ def classification_report(
     A model that dies or gives no numbers is left out, and the report says why.
 
     Args:
-        models: One or several ``.tflite``, path or bytes, quantized or not.
+        models: One or several ``.tflite``, path or bytes, quantized or not; other kinds as for :func:`evaluate`.
         evaluation: Labelled samples; see :func:`search`. They are given to all models as the float model takes them
             (the first model with float inputs if there is no ``reference``), and quantized for integer inputs.
         reference: The float model; it is reported first, and the others are compared with it.
@@ -180,7 +180,8 @@ def classification_report(
         >>> report.samples, report.classes
         (1000, 8)
     """
-    chosen = [models] if isinstance(models, (str, Path, bytes)) else list(models)
+    are_several = isinstance(models, Iterable) and not isinstance(models, (str, Path, bytes))
+    chosen = list(models) if are_several else [models]
     if not chosen:
         raise UsageError("Expected at least one model to report on, got none.")
     contents, metric = [file_content(model) for model in chosen], Prediction(output=output_name)
@@ -322,7 +323,7 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
             warnings: tuple[str, ...] = ()
             float_content: bytes | None = None
             if reference is not None:
-                source = reference if isinstance(reference, bytes) else Path(reference)
+                source = Path(reference) if isinstance(reference, (str, Path)) else file_content(reference)
                 loaded = calibrate.load_reference(source, files, pool, beside=reader.input_specs(parsed[0]))
                 parsed.insert(0, TfliteFile(loaded.content).model)
                 warnings, float_content = loaded.notes, loaded.content

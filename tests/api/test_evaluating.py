@@ -141,6 +141,19 @@ def test_one_model_without_reference() -> None:
     assert accuracy == pytest.approx(pump.litert_accuracy(model_bytes()))
 
 
+def test_a_live_model_is_scored_and_compared_with() -> None:
+    import keras
+
+    layers = [keras.layers.Input((6,)), keras.layers.Dense(3)]
+    model = zoo.randomise(keras.Sequential(layers))
+    x = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    data = (x, np.argmax(model(x), axis=1))
+    scored = autoselect.evaluate(model, evaluation=data, reference=model)
+    assert (scored.score, scored.drop) == (1.0, 0.0)
+    assert autoselect.classification_report(model, evaluation=data).samples == 20
+    assert autoselect.inspect(model).ops_by_kind == {"float": 1}
+
+
 def test_integer_inputs_get_the_float_samples(integer: Path, tmp_path: Path) -> None:
     models = [built(tmp_path, "int8_inputs", io_type="int8"), integer]
     found = autoselect.classification_report(models, evaluation=pump.HELDOUT, reference=pump.MODEL_PATH)
