@@ -120,8 +120,8 @@ def numeric_array(value: object, where: str) -> np.ndarray:
     """
     if np.ma.is_masked(value):
         raise DataError(
-            f"{where}: expected an array of numbers, got {np.ma.count_masked(value)} masked values. Fill them as in "
-            "training, or leave out their samples."
+            f"{where}: expected an array of numbers, got one with masked values. Fill them as in training, or leave "
+            "out their samples."
         )
     try:
         array = np.asarray(value)
