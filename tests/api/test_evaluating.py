@@ -315,6 +315,27 @@ def test_what_was_done_to_the_reference_is_told(half: tuple[Path, Path]) -> None
     assert autoselect.evaluate(model, evaluation=FEW)["warnings"] == []
 
 
+def free_of_size(keras: Any) -> Any:
+    """A classifier of images of any height and width."""
+    layers = [keras.layers.Input((None, None, 3)), keras.layers.Conv2D(4, 3), keras.layers.GlobalMaxPooling2D()]
+    return zoo.randomise(keras.Sequential(layers))
+
+
+def test_free_sizes_are_those_of_the_samples(tmp_path: Path) -> None:
+    import keras
+    import tensorflow as tf
+
+    model, file = free_of_size(keras), tmp_path / "free.tflite"
+    file.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    x = np.random.default_rng(0).normal(size=(12, 6, 7, 3)).astype(np.float32)
+    y = np.argmax(model(x), axis=1)
+    for data in ((x, y), {"x": x, "y": y}, lambda: zip(x, y, strict=True)):
+        scored = autoselect.evaluate(file, evaluation=data)
+        assert (scored.score, scored.size_bytes) == (1.0, file.stat().st_size)
+    assert autoselect.evaluate(model, evaluation=(x, y), reference=file).drop == 0.0
+    assert autoselect.classification_report(file, evaluation=(x, y)).samples == 12
+
+
 def test_free_sizes_of_the_reference_are_those_of_the_model(tmp_path: Path) -> None:
     import tensorflow as tf
 
