@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def image_folder(
         Images without a batch axis, or with one for calibration, in the order of their paths.
 
     Raises:
-        DataError: If there is no such folder, or it holds no images.
+        DataError: If there is no such folder, it holds no images, or the size is none.
 
     Examples:
         >>> from pathlib import Path
@@ -72,6 +73,8 @@ def image_folder(
         >>> [(image.shape, label) for image, label in image_folder("pets", size=(24, 32))]
         [((24, 32, 3), 0), ((24, 32, 3), 1)]
     """
+    if np.shape(size) != (2,) or not all(isinstance(one, Integral) for one in size):
+        raise DataError(f"expected the height and width of images, such as (96, 128), got {size!r}.")
     root = Path(folder)
     if not root.is_dir():
         raise DataError(f"expected a folder of images, got {str(root)!r}, which is none. Check the path.")
@@ -155,6 +158,11 @@ def _sample(
 
 
 def _column(row: Mapping[str, Any], name: str) -> Any:
+    if not hasattr(row, "keys"):
+        raise DataError(
+            f"expected rows that hold values by the names of columns, got {type(row).__name__}. Of a pandas table pass "
+            "table.to_dict('records')."
+        )
     if name not in row:
         raise DataError(f"expected the column {name!r}, got {', '.join(map(repr, row))}. Name one of these.")
     return row[name]

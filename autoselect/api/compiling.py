@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.results import Compilation, CompiledModel, Rows
-from autoselect.api.source import ModelFile, file_content, file_name, naming
+from autoselect.api.source import ModelFile, file_content, file_name, naming, needs_converter
 from autoselect.cases import versions
 from autoselect.cases.compiling import UNKEPT, compile_report, read_for
 from autoselect.compilers.compiler import ChipCompiler, Partition
@@ -24,7 +24,6 @@ from autoselect.errors import ModelError, PreparationError, TargetRefusal, Trial
 from autoselect.runs.files import refuse_existing, write_bytes
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target, refusal
-from autoselect.sources.loading import is_converted
 from autoselect.tflite.tflite_file import TfliteFile
 
 TARGETS_HELP = "Choose targets such as qualcomm-sm8750, with a comma between two."
@@ -248,9 +247,9 @@ def _piece(graph: Graph, piece: Sequence[int]) -> dict[str, Any]:
 
 def _read(model: ModelFile) -> tuple[str, bytes]:
     name = file_name(model)
-    if not isinstance(model, bytes) and is_converted(Path(model)):
+    if needs_converter(model):
         raise ModelError(
-            f"{name}: expected a .tflite to compile, got a Keras file or a SavedModel. Convert it first, or search it."
+            f"{name}: expected a .tflite to compile, got another kind of model. Convert it first, or search it."
         )
     content = file_content(model)
     with naming(model):

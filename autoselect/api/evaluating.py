@@ -17,6 +17,7 @@ from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, sc
 from autoselect.cases import prepare as preparation
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.data.kinds import Samples
+from autoselect.data.labelled import without_targets
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.domain.tensors import free_name
 from autoselect.errors import MetricError, PreparationError, TrialError, UsageError, preparing
@@ -28,6 +29,9 @@ from autoselect.scoring.classification import Answers, Prediction
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
+from autoselect.sources.sample_sizes import sizes_in_samples
+from autoselect.sources.tflite_files import free_inputs
+from autoselect.sources.wishes import FreeSizes, sizes_of, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile
@@ -50,7 +54,7 @@ def evaluate(
     """Score any ``.tflite``, quantized or not.
 
     Args:
-        model: Path or bytes.
+        model: Path or bytes; another kind of model, also a live one, is converted to float first.
         reference: The float model: the score's drop is told against it. Metrics that compare with it (``agreement``,
             ``sqnr_db``, ``kl_divergence``) need it.
         target: Name of a bundled target profile, or path of a ``.toml``, that the penalty is of; ``integer-only`` if
@@ -82,7 +86,7 @@ def evaluate(
     )
     if profile is None:
         return found
-    fragmentation, table = on_target_of(file_content(model), profile, file_name(model))
+    fragmentation, table = on_target_of(_sized_content(model, evaluation), profile, file_name(model))
     return replace(found, **_without_off_chip(fragmentation), target=table)
 
 
@@ -109,7 +113,7 @@ def score_models(
     chosen = make_metric(metric, direction=direction, output=output_name, ignore_label=ignore_label)
     if chosen.needs_reference and reference is None:
         raise UsageError(f"Metric {chosen.name!r} compares with the float model: pass it as reference (--reference).")
-    contents = [file_content(model) for model in models]
+    contents = [_sized_content(model, evaluation) for model in models]
     with _bench(models, contents, reference) as bench:
         _write_samples(bench, evaluation, chosen)
         if reference is not None:
@@ -155,7 +159,7 @@ def classification_report(
     A model that dies or gives no numbers is left out, and the report says why.
 
     Args:
-        models: One or several ``.tflite``, path or bytes, quantized or not.
+        models: One or several ``.tflite``, path or bytes, quantized or not; other kinds as for :func:`evaluate`.
         evaluation: Labelled samples; see :func:`search`. They are given to all models as the float model takes them
             (the first model with float inputs if there is no ``reference``), and quantized for integer inputs.
         reference: The float model; it is reported first, and the others are compared with it.
@@ -180,10 +184,12 @@ def classification_report(
         >>> report.samples, report.classes
         (1000, 8)
     """
-    chosen = [models] if isinstance(models, (str, Path, bytes)) else list(models)
+    are_several = isinstance(models, Iterable) and not isinstance(models, (str, Path, bytes))
+    chosen = list(models) if are_several else [models]
     if not chosen:
         raise UsageError("Expected at least one model to report on, got none.")
-    contents, metric = [file_content(model) for model in chosen], Prediction(output=output_name)
+    contents = [_sized_content(model, evaluation) for model in chosen]
+    metric = Prediction(output=output_name)
     with _bench(chosen, contents, reference) as bench:
         class_count = _class_count(bench, metric, chosen)
         groups = _write_samples(bench, evaluation, metric)
@@ -295,6 +301,26 @@ def _report(
     )
 
 
+def _sized_content(model: ModelFile, evaluation: object) -> bytes:
+    """The bytes of a model; sizes beside the batch that it leaves free are those of the samples."""
+    try:
+        content = file_content(model)
+    except FreeSizes as free:
+        return file_content(model, wishes_of(None, _sizes(evaluation, free)))
+    with naming(model):
+        inputs = free_inputs(TfliteFile(content).model)
+    if not any(one.is_open for one in inputs):
+        return content
+    with contextlib.suppress(FreeSizes):  # Samples that tell no sizes have to fit those in the file.
+        sizes = sizes_of(inputs, tuple(_sizes(evaluation, FreeSizes(inputs)).items()))
+        return fb.with_input_shapes(content, [sizes[one.key] for one in inputs])
+    return content
+
+
+def _sizes(evaluation: object, free: FreeSizes) -> dict[str, tuple[int, ...]]:
+    return sizes_in_samples(without_targets(evaluation, free.inputs), free, known={})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bench:
     """Where models are run; the float model is written, if there is one.
@@ -322,7 +348,7 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
             warnings: tuple[str, ...] = ()
             float_content: bytes | None = None
             if reference is not None:
-                source = reference if isinstance(reference, bytes) else Path(reference)
+                source = Path(reference) if isinstance(reference, (str, Path)) else file_content(reference)
                 loaded = calibrate.load_reference(source, files, pool, beside=reader.input_specs(parsed[0]))
                 parsed.insert(0, TfliteFile(loaded.content).model)
                 warnings, float_content = loaded.notes, loaded.content

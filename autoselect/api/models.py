@@ -21,6 +21,7 @@ from autoselect.api.source import (
     load_integer,
     load_source,
     naming,
+    needs_converter,
     read_recipe,
 )
 from autoselect.api.told import explained
@@ -43,7 +44,6 @@ from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import refuse_existing, refuse_folder, write_bytes, write_json, write_text
 from autoselect.runs.run import Run, load_run, member_content
 from autoselect.scoring.target_file import read_target
-from autoselect.sources.loading import is_converted
 from autoselect.sources.wishes import Feedback, Shapes, Wishes, wishes_of
 from autoselect.tflite.analysis import analyse
 from autoselect.tflite.tflite_file import TfliteFile
@@ -251,13 +251,13 @@ def _model_name(manifest: Mapping[str, Any]) -> str:
 
 @explained
 def inspect(
-    model: str | Path | bytes,
+    model: ModelFile,
     *,
-    compare: Iterable[str | Path | bytes] = (),
+    compare: Iterable[ModelFile] = (),
     evaluation: Samples | None = None,
     metric: str | Callable[..., float] | None = None,
     direction: Direction | None = None,
-    reference: str | Path | bytes | None = None,
+    reference: ModelFile | None = None,
     output: str | Path | None = None,
     target: str = "integer-only",
     signature: str | None = None,
@@ -268,7 +268,7 @@ def inspect(
 
     Args:
         model: Path or bytes of a ``.tflite``, float, dynamic-range, full-integer or mixed; or a Keras file,
-            SavedModel folder, ``.onnx`` or ``.pt2`` file, which is converted to float first.
+            SavedModel folder, ``.onnx`` or ``.pt2`` file, or a live model, which is converted to float first.
         compare: Further models to analyse in the same way.
         evaluation: Samples to score all the models on; see :func:`search`. None runs no model.
         metric: See :func:`search`; accuracy if left out.
@@ -299,7 +299,7 @@ def inspect(
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):
         raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--evaluation).")
-    if (shapes or signature) and not any(is_converted(Path(one)) for one in models if not isinstance(one, bytes)):
+    if (shapes or signature) and not any(map(needs_converter, models)):
         given = f"Shapes are given for {', '.join(map(repr, shapes))}." if shapes else f"Signature is {signature!r}."
         raise UsageError(
             f"{given} Shapes and signature are for models that are converted: Keras, SavedModel, ONNX, PyTorch. "

@@ -35,8 +35,8 @@ from autoselect.tflite import reader
 
 Source = Any
 """A path, bytes of a file, a live model of Keras, ONNX or PyTorch, or a ``tf.lite.TFLiteConverter``."""
-ModelFile = str | Path | bytes
-"""A finished ``.tflite``, as path or bytes."""
+ModelFile = Any
+"""A finished ``.tflite``, as path or bytes; or what ``Source`` lists, which is converted to float first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,11 @@ def describe(source: object) -> str | None:
 
 
 def source_bytes(model: Path | bytes) -> int:
-    """Size of a source, of a folder that of all its files; 0 if there is none."""
+    """Size of a source, of a SavedModel folder that of all its files; 0 if there is none."""
     if isinstance(model, bytes):
         return len(model)
+    if model.is_dir() and not is_converted(model):
+        return 0  # It is refused later; it may be a whole home folder.
     files = model.rglob("*") if model.is_dir() else [model]
     return sum(path.stat().st_size for path in files if path.is_file())
 
@@ -282,22 +284,27 @@ def float_content(model: Source, wishes: Wishes) -> bytes:
 
 
 def file_content(model: ModelFile, wishes: Wishes = NO_WISHES) -> bytes:
-    """The bytes of a ``.tflite`` file, quantized or not; another kind of model is converted first.
+    """The bytes of a ``.tflite`` file, quantized or not; another kind of model, also a live one, is converted first.
 
     Raises:
         ModelError: If it cannot be read.
+        UsageError: If it is no model.
     """
     if isinstance(model, bytes):
         return model
-    path = Path(model)
-    if is_converted(path):
-        return float_content(path, wishes)
-    return fb.read_model_file(path)
+    return float_content(model, wishes) if needs_converter(model) else fb.read_model_file(Path(model))
+
+
+def needs_converter(model: Source) -> bool:
+    """Whether a model is another than a ``.tflite`` or its bytes; what is neither path nor bytes is live."""
+    if isinstance(model, bytes):
+        return False
+    return not isinstance(model, (str, Path)) or is_converted(Path(model))
 
 
 def file_name(model: ModelFile) -> str:
-    """What messages and results call a file: its path, or the mark of bytes."""
-    return LIVE if isinstance(model, bytes) else str(model)
+    """What messages and results call a file: its path, or the mark of bytes and of live models."""
+    return str(model) if isinstance(model, (str, Path)) else LIVE
 
 
 @contextlib.contextmanager

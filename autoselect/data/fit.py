@@ -116,8 +116,13 @@ def numeric_array(value: object, where: str) -> np.ndarray:
     """Return the value as an array of numbers.
 
     Raises:
-        DataError: If it is ragged, holds objects or text, or cannot become an array.
+        DataError: If it is ragged, holds objects or text, has masked values, or cannot become an array.
     """
+    if np.ma.is_masked(value):
+        raise DataError(
+            f"{where}: expected an array of numbers, got one with masked values. Fill them as in training, or leave "
+            "out their samples."
+        )
     try:
         array = np.asarray(value)
     except Exception as exc:  # What a library's array raises may be anything.

@@ -79,6 +79,28 @@ def labelled_samples(
     return _pairs_of_stacks(picked, found, inputs)
 
 
+def without_targets(source: object, inputs: Sequence[object]) -> object:
+    """The inputs of scoring data in a form of a representative dataset; what can be read once only is left as it is.
+
+    Args:
+        source: As :func:`labelled_samples` takes it.
+        inputs: One for each input of the model, whatever it is.
+
+    Raises:
+        UsageError, DataError: As :func:`labelled_samples`.
+    """
+    data = unwrap(source, purpose=_PURPOSE)
+    if data is source and isinstance(data, Iterator):
+        return data
+    if _is_stacked(data):
+        return data[0]
+    if stacks_in(data, purpose=_PURPOSE) is not None:
+        return data
+    return lambda: (
+        item[0] if _is_labelled(item, inputs) else item for _, item in numbered_items(data, purpose=_PURPOSE)
+    )
+
+
 def _is_stacked(data: object) -> TypeGuard[tuple[Any, ...]]:
     """Tell ``(x, y)`` and ``(x, y, groups)`` from samples in a tuple."""
     if not isinstance(data, tuple) or is_signature_sample(data):
@@ -135,7 +157,7 @@ def _pairs_of_items(data: object, inputs: Sequence[TensorSpec], targets_required
         raise DataError(f"{_PURPOSE}: expected at least one sample, got none. Check what yields the samples.")
 
 
-def _is_labelled(item: object, inputs: Sequence[TensorSpec]) -> bool:
+def _is_labelled(item: object, inputs: Sequence[object]) -> TypeGuard[Sequence[Any]]:
     """Tell ``(inputs, target)`` and ``(inputs, target, group)`` from the inputs alone."""
     if not isinstance(item, (list, tuple)) or len(item) not in (2, 3) or is_signature_sample(item):
         return False

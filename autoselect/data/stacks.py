@@ -78,17 +78,32 @@ def labels_of(value: object, name: str) -> Stack:
     """Take labels in memory, numbers or text, as a stack; those of a pandas column are Python objects.
 
     Raises:
-        DataError: If they are neither, or a single one.
+        DataError: If they are neither, or a single one, or one is missing: NumPy makes the text ``nan`` of it.
     """
     try:
         array = np.asarray(value)
+        _refuse_missing(value if isinstance(value, (list, tuple)) else array.tolist(), name)
         array = np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+    except DataError:
+        raise
     except Exception as exc:  # What a library's array raises may be anything.
         raise DataError(
             f"{name}: expected one label for each sample, got {type(value).__name__} that NumPy cannot convert "
             f"({first_line(exc)}). Give a flat list or array."
         ) from exc
     return Stack(name=name, shape=array.shape, dtype=array.dtype, rows=lambda: iter(array))
+
+
+def _refuse_missing(labels: object, name: str) -> None:
+    """Refuse labels among texts that are none, as tables hold them in empty cells; fractions are refused later."""
+    listed = labels if isinstance(labels, (list, tuple)) else [labels]
+    has_text = any(isinstance(label, str) for label in listed)
+    for number, label in enumerate(listed):
+        if label is None or (has_text and isinstance(label, float) and math.isnan(label)):
+            raise DataError(
+                f"{name}: expected one label for each sample, got none ({label}) for sample {number} (counted from 0). "
+                "Samples without one would count as one group: label each, or leave them out."
+            )
 
 
 def require_file(path: Path) -> None:

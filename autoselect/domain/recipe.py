@@ -90,14 +90,14 @@ class Recipe:
     def __post_init__(self) -> None:
         """Refuse what no builder could build."""
         for name in ("denylisted_nodes", "denylisted_ops", "int16_nodes", "float_nodes"):
-            object.__setattr__(self, name, frozenset(getattr(self, name)))
+            object.__setattr__(self, name, frozenset(_listed(getattr(self, name))))
         _require(self.fallback, get_args(Fallback), "fallback")
         if self.float_nodes and self.fallback == "float":
             raise RecipeError(
                 "float_nodes: expected none with the fallback float, where all denylisted nodes are. Leave it out."
             )
         _require(self.io_type, get_args(IoType), "io_type")
-        object.__setattr__(self, "repairs", _checked_repairs(self.repairs))
+        object.__setattr__(self, "repairs", _checked_repairs(_listed(self.repairs)))
 
     def __repr__(self) -> str:
         """What there is, in one line; ``to_json`` gives all of it."""
@@ -192,6 +192,11 @@ def _from_fields(found: Mapping[str, Any]) -> Recipe:
     if not isinstance(found.get("per_channel", True), bool):
         raise RecipeError(f"per_channel: expected true or false, got {found['per_channel']!r}.")
     return Recipe(**{key: found[key] for key in keys & set(found)})
+
+
+def _listed(names: str | Iterable[str]) -> Iterable[str]:
+    """Names; one text is one of them."""
+    return [names] if isinstance(names, str) else names
 
 
 def split_repair(repair: str) -> tuple[str, str | None]:

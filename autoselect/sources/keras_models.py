@@ -6,6 +6,7 @@ import json
 import tempfile
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def _is_a(value: object, name: str) -> bool:
 
 
 def from_keras(model: Any, wishes: Wishes = NO_WISHES) -> FloatModel:
-    """Convert a live Keras 3 or tf-keras model with its sizes fixed; inputs keep their names.
+    """Convert a live Keras 3 or tf-keras model with its sizes fixed; inputs keep their names and their order.
 
     Recurrent layers that would become a loop are unrolled, see :mod:`autoselect.sources.recurrent`.
 
@@ -131,9 +132,10 @@ def from_keras(model: Any, wishes: Wishes = NO_WISHES) -> FloatModel:
             f"--signature: a Keras model has no signatures, got {wishes.signature!r}. Leave the option out, or pass a "
             ".tflite or a SavedModel."
         )
-    if type(model).__module__.startswith("tf_keras") or _is_a(model, "tf_keras.Model"):
-        return recurrent.converted(model, lambda: _convert_tf_keras(model, wishes), is_tf_keras=True)
-    return recurrent.converted(model, lambda: _convert_keras_3(model, wishes), is_tf_keras=False)
+    is_tf_keras = type(model).__module__.startswith("tf_keras") or _is_a(model, "tf_keras.Model")
+    convert = _convert_tf_keras if is_tf_keras else _convert_keras_3
+    found = recurrent.converted(model, lambda: convert(model, wishes), is_tf_keras=is_tf_keras)
+    return replace(found, content=recurrent.in_its_order(model, found.content))
 
 
 def _convert_tf_keras(model: Any, wishes: Wishes) -> bytes:
@@ -179,7 +181,7 @@ def _export_fixed(model: Any, folder: str, wishes: Wishes) -> None:
 
     specs = fixed_specs([(tensor.name, tensor) for tensor in model.inputs], wishes)
     structure = getattr(model, "_inputs_struct", None)
-    keys = [recurrent.argument_name(spec.name) for spec in specs]
+    keys = recurrent.argument_names(spec.name for spec in specs)
 
     def call(**tensors: Any) -> Any:
         values = [tensors[key] for key in keys]

@@ -19,7 +19,7 @@ def needs_worker(source: Path | bytes, wishes: Wishes = NO_WISHES) -> bool:
         return True
     if isinstance(source, bytes):
         return not is_ready(source)
-    if is_converted(source) or source.is_dir():
+    if is_converted(source):
         return True
     return source.is_file() and not is_ready(fb.read_model_file(source))
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import keyword
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from autoselect.domain.tensors import free_name
 from autoselect.errors import ModelError, first_line
 from autoselect.sources.shapes import Kernels, on_random_inputs
 from autoselect.sources.tflite_files import FloatModel
@@ -143,17 +144,35 @@ def _refuse_other_outputs(model: Any, content: bytes, names: str) -> None:
 
 def _places(model: Any, names: Sequence[str]) -> list[int]:
     """Where each input of the live model is among the converted model's, by name."""
-    wanted = [argument_name(tensor.name.split(":")[0]) for tensor in getattr(model, "inputs", None) or []]
+    wanted = argument_names([tensor.name.split(":")[0] for tensor in getattr(model, "inputs", None) or []])
     bare = [argument_name(name.removeprefix("serving_default_").split(":")[0]) for name in names]
     if sorted(wanted) != sorted(bare):
         return list(range(len(names)))
     return [bare.index(name) for name in wanted]
 
 
+def in_its_order(model: Any, content: bytes) -> bytes:
+    """A converted model with its inputs in the order of the live one: TensorFlow's converter mixes three or more."""
+    parsed = TfliteFile(content).copied()
+    graph = parsed.subgraphs[0]
+    inputs = fb.indices(graph.inputs)
+    order = _places(model, [fb.tensor_name(graph.tensors[i]) for i in inputs])
+    if order == sorted(order):
+        return content
+    graph.inputs = np.array([inputs[place] for place in order], np.int32)
+    return fb.serialise(parsed)
+
+
+def argument_names(names: Iterable[str]) -> list[str]:
+    """What TensorFlow calls inputs as the arguments of a function, each once."""
+    taken = set[str]()
+    return [free_name(argument_name(name), taken) for name in names]
+
+
 def argument_name(name: str) -> str:
     """What TensorFlow calls an input as the argument of a function: a name that has blanks or dots is none there."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return plain if plain.isidentifier() and not keyword.iskeyword(plain) else f"arg_{plain}"
+    return plain if plain[:1].isalpha() and not keyword.iskeyword(plain) else f"arg_{plain}"
 
 
 def _called(model: Any, values: Sequence[np.ndarray]) -> list[np.ndarray]:

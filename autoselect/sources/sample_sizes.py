@@ -104,7 +104,8 @@ def _item_shapes(raw: object, inputs: Sequence[FreeInput], where: str) -> dict[s
 
 
 def _named(values: Mapping[str, T], one: FreeInput, *, sole: bool) -> T | None:
-    names = (*one.names, SOLE_INPUT) if sole else one.names
+    """The value of an input; that of a sole one may be called ``x``, or be the only one, as samples are read."""
+    names = (*one.names, SOLE_INPUT, *(values if len(values) == 1 else ())) if sole else one.names
     return next((values[name] for name in names if name in values), None)
 
 

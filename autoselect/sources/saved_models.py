@@ -75,10 +75,10 @@ def from_saved_model(folder: Path, wishes: Wishes = NO_WISHES) -> FloatModel:
         ModelError: If TensorFlow cannot load or convert it, or its signature is not clear.
         UsageError: If a wish does not fit.
     """
-    import tensorflow as tf
-
     if not (folder / "saved_model.pb").exists():
         raise ModelError(f"{folder} is no SavedModel folder: it has no saved_model.pb.")
+    import tensorflow as tf
+
     try:
         loaded = tf.saved_model.load(str(folder))
     except Exception as exc:  # TensorFlow raises errors of many kinds.

@@ -212,6 +212,8 @@ def test_wrong_recipe_files_are_refused(
 
 EVALUATE = {
     "missing model": ({"model": "none.tflite"}, ModelError, r"no model file none\.tflite"),
+    "no model": ({"model": 5}, UsageError, r"got int"),
+    "no model as reference": ({"reference": 5}, UsageError, r"got int"),
     "cut off": ({"model": model_bytes()[:5000]}, ModelError, r"cut off"),
     "no reference": ({"metric": "agreement"}, UsageError, r"'agreement'.*--reference"),
     "metric raises": ({"metric": raises_a_type_error, **OWN}, MetricError, r"TypeError: unhashable"),

@@ -141,6 +141,19 @@ def test_one_model_without_reference() -> None:
     assert accuracy == pytest.approx(pump.litert_accuracy(model_bytes()))
 
 
+def test_a_live_model_is_scored_and_compared_with() -> None:
+    import keras
+
+    layers = [keras.layers.Input((6,)), keras.layers.Dense(3)]
+    model = zoo.randomise(keras.Sequential(layers))
+    x = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    data = (x, np.argmax(model(x), axis=1))
+    scored = autoselect.evaluate(model, evaluation=data, reference=model)
+    assert (scored.score, scored.drop) == (1.0, 0.0)
+    assert autoselect.classification_report(model, evaluation=data).samples == 20
+    assert autoselect.inspect(model).ops_by_kind == {"float": 1}
+
+
 def test_integer_inputs_get_the_float_samples(integer: Path, tmp_path: Path) -> None:
     models = [built(tmp_path, "int8_inputs", io_type="int8"), integer]
     found = autoselect.classification_report(models, evaluation=pump.HELDOUT, reference=pump.MODEL_PATH)
@@ -300,6 +313,27 @@ def test_what_was_done_to_the_reference_is_told(half: tuple[Path, Path]) -> None
     found = autoselect.classification_report([model], evaluation=FEW, reference=reference)
     assert found["warnings"] == [WIDENED]
     assert autoselect.evaluate(model, evaluation=FEW)["warnings"] == []
+
+
+def free_of_size(keras: Any) -> Any:
+    """A classifier of images of any height and width."""
+    layers = [keras.layers.Input((None, None, 3)), keras.layers.Conv2D(4, 3), keras.layers.GlobalMaxPooling2D()]
+    return zoo.randomise(keras.Sequential(layers))
+
+
+def test_free_sizes_are_those_of_the_samples(tmp_path: Path) -> None:
+    import keras
+    import tensorflow as tf
+
+    model, file = free_of_size(keras), tmp_path / "free.tflite"
+    file.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    x = np.random.default_rng(0).normal(size=(12, 6, 7, 3)).astype(np.float32)
+    y = np.argmax(model(x), axis=1)
+    for data in ((x, y), {"x": x, "y": y}, lambda: zip(x, y, strict=True)):
+        scored = autoselect.evaluate(file, evaluation=data)
+        assert (scored.score, scored.size_bytes) == (1.0, file.stat().st_size)
+    assert autoselect.evaluate(model, evaluation=(x, y), reference=file).drop == 0.0
+    assert autoselect.classification_report(file, evaluation=(x, y)).samples == 12
 
 
 def test_free_sizes_of_the_reference_are_those_of_the_model(tmp_path: Path) -> None:

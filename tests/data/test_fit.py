@@ -120,6 +120,7 @@ REFUSED = {
         "first in row 1 of the batch",
     ),
     "too large for float32": (np.full((2, 3), 1e300), [IMAGE], "values that float32 can hold, got 6 larger"),
+    "masked": (np.ma.masked_less(A, A.mean()), [IMAGE], "masked values"),
     "ragged": ([[[1.0, 2.0], [3.0]]], [IMAGE], "expected an array of numbers"),
     "text": (np.array([["a", "b", "c"]] * 2), [IMAGE], "of dtype <U1"),
     "no array": (Unreadable(), [IMAGE], "got Unreadable that NumPy cannot convert (call detach first). Make it a"),

@@ -208,6 +208,9 @@ REFUSED_GROUPS = {
         "expected one label for each sample, got list that NumPy",
     ),
     "no array": ((X, Y, Unreadable()), "got Unreadable that NumPy cannot convert (call detach first)"),
+    "a missing label": ((X, Y, ["ann", None, "bob", "bob"]), "sample 1 (counted from 0)"),
+    "an empty cell": ((X, Y, pandas.Series(["ann", None, "bob", "bob"])), "sample 1 (counted from 0)"),
+    "an empty cell among texts": ((X, Y, ["ann", "ann", float("nan"), "bob"]), "sample 2 (counted from 0)"),
     "batch with too few": ([(X, Y, WHO[:3])], "expected 4 groups for a batch of 4 samples, got 3"),
 }
 

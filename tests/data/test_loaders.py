@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 
@@ -90,6 +91,19 @@ def test_what_is_no_folder_of_images_is_refused(pets: Path) -> None:
     (pets / "cat" / "0.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"0\.png"):
         list(image_folder(pets, size=(4, 4)))
+
+
+@pytest.mark.parametrize("size", [24, (24, 24, 3), (24.0, 24.0)])
+def test_what_is_no_size_is_refused(pets: Path, size: Any) -> None:
+    with pytest.raises(DataError, match="width"):
+        image_folder(pets, size=size)
+
+
+def test_a_table_has_no_rows_to_go_through() -> None:
+    table = pandas.DataFrame({"x": [1.0], "y": [0]})
+    with pytest.raises(DataError, match=r"to_dict\('records'\)"):
+        list(rows(table, inputs="x", label="y"))  # type: ignore[arg-type]
+    assert list(rows(table.to_dict("records"), inputs="x", label="y")) == [(1.0, 0)]
 
 
 def test_rows_give_pairs_or_inputs() -> None:

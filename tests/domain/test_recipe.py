@@ -92,6 +92,11 @@ def test_any_collection_of_names_becomes_a_frozen_set() -> None:
     assert (recipe.denylisted_nodes, recipe.denylisted_ops) == (frozenset({"a"}), frozenset({"ADD"}))
 
 
+def test_one_text_is_one_name() -> None:
+    recipe = Recipe(denylisted_nodes="conv", denylisted_ops="ADD", repairs="bias")  # type: ignore[arg-type]
+    assert recipe == Recipe(denylisted_nodes=frozenset({"conv"}), denylisted_ops=frozenset({"ADD"}), repairs=("bias",))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

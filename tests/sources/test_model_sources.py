@@ -11,6 +11,8 @@ import pytest
 import zoo
 from zoo import tf
 
+from autoselect.api.source import source_bytes
+from autoselect.data.fit import fit_sample
 from autoselect.errors import ModelError, UsageError
 from autoselect.sources import loading
 from autoselect.sources.keras_models import from_keras, is_keras_model
@@ -359,6 +361,17 @@ def test_paths_without_a_model(make: Callable[[Path], Path], message: str, tmp_p
         loading.float_model(make(tmp_path))
 
 
+def test_a_folder_that_is_no_model_is_not_gone_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a whole home folder, whose files come and go."""
+
+    def refuse(*_: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "rglob", refuse)
+    assert not loading.needs_worker(tmp_path)
+    assert source_bytes(tmp_path) == 0
+
+
 def test_a_damaged_saved_model(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"garbage" * 10)
     with pytest.raises(ModelError, match="the SavedModel"):
@@ -386,6 +399,29 @@ def test_an_input_may_have_a_name_that_no_argument_has() -> None:
     rng = np.random.default_rng(0)
     values = [rng.normal(size=(1, 3, size)).astype(np.float32) for size in (3, 4)]
     [got] = Runner(found.content)(dict(zip(("my_input", "arg_class"), values, strict=True))).values()
+    assert got == pytest.approx(predicted(model, *values)[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("names", [("入力", "β"), ("a.b", "a_b"), ("_left", "_")], ids=["letters", "alike", "bars"])
+def test_inputs_whose_names_become_others_stay_two(names: tuple[str, str]) -> None:
+    keras = keras_of("Keras 3")
+    assert_takes_lists(keras, [keras.Input((3,), name=name) for name in names])
+
+
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+def test_inputs_stay_in_their_order(name: str) -> None:
+    keras = keras_of(name)
+    assert_takes_lists(keras, [keras.layers.Input((3,), name=one) for one in ("zeta", "alpha", "mid", "beta", "x1")])
+
+
+def assert_takes_lists(keras: Any, inputs: list[Any]) -> None:
+    """A list of values of equal shapes means the same to a model of these inputs and to what is made of it."""
+    summed = keras.layers.Add()([keras.layers.Dense(2)(one) for one in inputs])
+    model = zoo.randomise(keras.Model(inputs, summed))
+    values = list(np.random.default_rng(0).normal(size=(len(inputs), 1, 3)).astype(np.float32))
+    runner = Runner(from_bytes(from_keras(model).content).content)
+    [sample] = fit_sample(values, runner.inputs, where="sample")
+    [got] = runner(sample).values()
     assert got == pytest.approx(predicted(model, *values)[0], abs=1e-5)
 
 

@@ -259,6 +259,13 @@ SAMPLES: dict[str, object] = {
 }
 
 
+@pytest.mark.parametrize("name", ["image", "x", "anything"])
+def test_a_sole_array_has_the_sizes_of_a_sole_input(name: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", **{name: np.zeros((9, 8, 6, 3))})
+    found = sample_sizes.sizes_in_samples(tmp_path / "data.npz", FreeSizes((IMAGE,)), known={})
+    assert found == {"image": (1, 8, 6, 3)}
+
+
 @pytest.mark.parametrize("samples", SAMPLES.values(), ids=SAMPLES)
 def test_sizes_of_samples_that_agree(samples: object) -> None:
     free = FreeSizes((IMAGE, MASK))
