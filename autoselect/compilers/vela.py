@@ -156,7 +156,10 @@ def _on_one_line(words: str) -> str:
 
 
 def _partition(source: Graph, written: Graph) -> Partition:
-    """Ops that Vela left have kept the names of what they write; a piece has what lies between its ends.
+    """Ops that Vela left have kept the names of what they write; a piece has what its ends need.
+
+    Its ends are what it writes, and what reads a value that no other piece reads. Vela does not list values that one
+    piece leaves in the NPU's memory for another, so a piece may write nothing.
 
     Args:
         source: The model, numbered.
@@ -165,21 +168,26 @@ def _partition(source: Graph, written: Graph) -> Partition:
     names = {op.outputs and written.tensors[op.outputs[0]].name for op in written.ops if op.op_type != NPU_OP}
     own = [source.tensors[op.outputs[0]].name if op.outputs else "" for op in source.ops]
     left = {i: _LEFT for i, name in enumerate(own) if name in names}
-    producers = {source.tensors[t].name: i for t, i in source.producers().items()}
-    pieces, seen = list[tuple[int, ...]](), set(left)
-    for piece in (op for op in written.ops if op.op_type == NPU_OP):
-        stack = [producers[written.tensors[t].name] for t in piece.outputs if written.tensors[t].name in producers]
-        found = set[int]()
+    writers, readers = source.producers(), source.consumers()
+    number = {tensor.name: t for t, tensor in enumerate(source.tensors)}
+    pieces = [op for op in written.ops if op.op_type == NPU_OP]
+    read, made = (
+        [[number[n] for t in tensors if (n := written.tensors[t].name) in number] for tensors in ends]
+        for ends in ([piece.inputs for piece in pieces], [piece.outputs for piece in pieces])
+    )
+    shared = Counter(t for tensors in read for t in set(tensors))
+    found, seen = list[tuple[int, ...]](), set(left)
+    for its_own, outputs in zip(read, made, strict=True):
+        stack = [i for t in its_own if shared[t] == 1 for i in readers.get(t, ())]
+        stack += [writers[t] for t in outputs if t in writers]
+        ops = set[int]()
         while stack:
-            index = stack.pop()
-            if index not in seen:
+            if (index := stack.pop()) not in seen:
                 seen.add(index)
-                found.add(index)
-                stack += [
-                    producers[source.tensors[t].name] for t in source.ops[index].inputs if t in source.producers()
-                ]
-        pieces.append(tuple(sorted(found)))
-    return Partition(pieces=tuple(pieces), left=left)
+                ops.add(index)
+                stack += [writers[t] for t in source.ops[index].inputs if t in writers]
+        found.append(tuple(sorted(ops)))
+    return Partition(pieces=tuple(found), left=left)
 
 
 def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled:

@@ -152,6 +152,35 @@ def test_the_ops_of_a_model_without_names_are_told_apart() -> None:
     assert len({name_of(TfliteFile(fb.serialise(model)).graph, i) for i in unnamed.left}) == len(unnamed.left)
 
 
+@functools.cache
+def halves() -> Candidate:
+    """A convolution, halved in float; one half is scaled by what the other passes on."""
+    import tensorflow as tf
+
+    kernels = [zoo.weights(3, 3, 8, 8, seed=0), zoo.weights(3, 3, 4, 4, seed=1)]
+
+    def call(x: Any) -> Any:
+        first, second = tf.split(tf.nn.conv2d(x, kernels[0], 1, "SAME"), 2, -1)
+        return tf.nn.conv2d((1.0 - tf.sigmoid(first)) * tf.tanh(second), kernels[1], 1, "SAME")
+
+    recipe = Recipe(denylisted_ops=frozenset({"SPLIT"}), fallback="float", io_type="int8")
+    return zoo.from_function(call, (1, 8, 8, 8)).prepared.builder.build(recipe)
+
+
+def test_no_piece_is_without_ops_where_vela_keeps_a_value_in_the_npu() -> None:
+    """Of a piece whose result only another piece reads, Vela lists no output."""
+    pytest.importorskip("ethosu")
+    compiler, content = VelaCompiler(U55), halves().content
+    ops = reader.read_graph(fb.parse(content)).ops
+    found = compiler.partition(content, timeout_seconds=120.0)
+    assert len(found.pieces) == compiler.compile(content, timeout_seconds=120.0).segments == 3
+    taken = [{ops[i].op_type for i in piece} for piece in found.pieces]
+    assert taken[0] == {"CONV_2D"}
+    assert taken[1] in ({"TANH"}, {"LOGISTIC", "SUB"})
+    assert taken[1] | taken[2] == {"LOGISTIC", "SUB", "TANH", "MUL", "CONV_2D"}
+    assert sorted([i for piece in found.pieces for i in piece] + [*found.left]) == [*range(len(ops))]
+
+
 def test_vela_refuses_with_its_own_reason() -> None:
     pytest.importorskip("ethosu")
     with pytest.raises(CompilerRefusal, match="Vela refuses"):
