@@ -294,6 +294,7 @@ def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, time
         ddr_bytes=compiled.ddr_bytes,
         moved=dict(compiled.moved),
         sram_bytes=compiled.sram_bytes,
+        dram_bytes=compiled.dram_bytes,
         flash_bytes=compiled.flash_bytes,
         cycles=compiled.cycles,
         cost=compiled.cost,

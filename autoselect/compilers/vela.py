@@ -32,6 +32,9 @@ from autoselect.tflite.tflite_file import TfliteFile
 NPU_OP = "ethos-u"
 """Name of the custom op that Vela makes of each piece of the NPU's work."""
 _REASON = re.compile(r"Compilation failed: (?:Error: )?(.*?)(?:\nFailed to parse|\Z)", re.DOTALL)
+_CONFIGURATION = re.compile(r"(?:CliOptionError|ConfigOptionError|ConfigSectionError|vela: error): (?:'Error: )?(.*)")
+"""What Vela says of the configuration that a profile names, not of a model."""
+_LONG_NAME = re.compile(r"'([^'\n]{60})[^'\n]{3,}'")
 _LEFT = "Vela leaves it to the CPU"
 
 
@@ -144,6 +147,11 @@ def _run(command: list[str], timeout_seconds: float, target: str) -> None:
         said = f"{done.stdout}\n{done.stderr}"
         if match := _REASON.search(said):
             raise CompilerRefusal(f"Vela refuses the candidate for {target}: {_on_one_line(match[1])}")
+        if match := _CONFIGURATION.search(said):
+            raise UsageError(
+                f"Vela does not take the [compiler] of the profile {target}: {_on_one_line(match[1])}. Change "
+                "accelerator_config, system_config or memory_mode there."
+            )
         raise JobFailed(f"Vela failed for {target}, which says nothing of the candidate: {_on_one_line(_last(said))}")
 
 
@@ -152,7 +160,8 @@ def _last(said: str) -> str:
 
 
 def _on_one_line(words: str) -> str:
-    return " ".join(words.split())[:300]
+    """A reason without most of a long name: the converter joins those of all ops that it has fused."""
+    return " ".join(_LONG_NAME.sub(r"'\1...'", words).split())[:300].rstrip(" ',.")
 
 
 def _partition(source: Graph, written: Graph) -> Partition:
@@ -201,16 +210,19 @@ def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled
         segments=sum(sides),
         host_ops=dict(Counter(op.op_type for op, on_npu in zip(graph.ops, sides, strict=True) if not on_npu)),
         crossing_bytes=crossing_bytes,
-        sram_bytes=round(1024 * float(summary["sram_memory_used"])),
-        flash_bytes=round(
-            1024 * (float(summary["off_chip_flash_memory_used"]) + float(summary["on_chip_flash_memory_used"]))
-        ),
+        sram_bytes=_bytes(summary, "sram"),
+        dram_bytes=_bytes(summary, "dram"),
+        flash_bytes=_bytes(summary, "off_chip_flash") + _bytes(summary, "on_chip_flash"),
         cycles=cycles,
         cost=cycles
         + left.host_cost
         + target.crossing_fixed * len(crossing)
         + target.crossing_per_byte * crossing_bytes,
     )
+
+
+def _bytes(summary: dict[str, str], memory: str) -> int:
+    return round(1024 * float(summary[f"{memory}_memory_used"]))
 
 
 def _crossing_tensors(graph: Graph, on_npu: Sequence[bool]) -> set[int]:

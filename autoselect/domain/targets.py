@@ -356,7 +356,8 @@ class Compiled:
         segments: Custom ops of the accelerator in the compiled file.
         host_ops: Other ops in it, by type.
         crossing_bytes: Bytes of the tensors between the two.
-        sram_bytes: Working memory that the compiler allotted.
+        sram_bytes: Memory that the compiler allotted in SRAM.
+        dram_bytes: Memory that it allotted in DRAM: the values and weights that its memory mode keeps there.
         flash_bytes: Read-only memory of what the accelerator runs, as far as the compiler tells it.
         stored_bytes: Size of the compiled file, which has the weights as the compiler packed them.
         cycles: The compiler's estimate for the accelerator alone; 0 where it gives none.
@@ -372,6 +373,7 @@ class Compiled:
     host_ops: Mapping[str, int] = field(default_factory=dict)
     crossing_bytes: int = 0
     sram_bytes: int = 0
+    dram_bytes: int = 0
     flash_bytes: int = 0
     stored_bytes: int = 0
     cycles: int = 0

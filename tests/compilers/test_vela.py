@@ -21,7 +21,7 @@ from autoselect.compilers.vela import NPU_OP, VelaCompiler
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.verdicts import judge
-from autoselect.errors import CompilerRefusal, JobFailed, TrialError, UsageError, WorkerDied
+from autoselect.errors import AutoselectError, CompilerRefusal, JobFailed, UsageError, WorkerDied
 from autoselect.quantize.building.build import Candidate
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import editing, reader
@@ -38,6 +38,21 @@ FAKES = {
         CompilerRefusal,
         r"Vela refuses the candidate for ethos-u55-128: no - good$",
     ),
+    "refuses an op of a long name": (
+        f"import sys; sys.exit('RuntimeError: Compilation failed: Error: GELU ' + repr({'a/b;' * 99!r}) + ' is\\n - odd')",
+        CompilerRefusal,
+        r"GELU '(a/b;)+\.\.\.' is - odd$",
+    ),
+    "takes no such option": (
+        "import sys; sys.exit('vela: error: argument --accelerator-config: invalid choice: x')",
+        UsageError,
+        r"\[compiler\] of the profile ethos-u55-128: argument --accelerator-config: invalid choice: x",
+    ),
+    "finds no such section": (
+        "raise type('CliOptionError', (Exception,), {})('Error: --memory-mode=x: Section not found')",
+        UsageError,
+        r"--memory-mode=x: Section not found\. Change",
+    ),
     "fails without a word": ("import sys; sys.exit(3)", JobFailed, r"it gave no reason"),
     "fails with other words": (
         "import sys; sys.exit('Traceback:\\nOSError: [Errno 28] No space left on device')",
@@ -49,7 +64,7 @@ FAKES = {
 
 @pytest.mark.parametrize("asks", ["partition", "compile"])
 @pytest.mark.parametrize(("program", "error", "words"), FAKES.values(), ids=FAKES)
-def test_a_compiler_that_fails_costs_one_trial(program: str, error: type[TrialError], words: str, asks: str) -> None:
+def test_what_a_compiler_that_fails_costs(program: str, error: type[AutoselectError], words: str, asks: str) -> None:
     compiler = VelaCompiler(U55, program=(sys.executable, "-c", program))
     content = candidate().content if asks == "partition" else b""
     with pytest.raises(error, match=words) as caught:
@@ -245,3 +260,15 @@ def test_the_compiled_file_is_what_is_stored() -> None:
     pytest.importorskip("ethosu")
     made, content = VelaCompiler(U55).compiled(candidate().content, timeout_seconds=120.0)
     assert made.stored_bytes == len(content)
+
+
+@pytest.mark.parametrize(("target", "memory"), [("ethos-u55-128", "flash_bytes"), ("ethos-u65-256", "dram_bytes")])
+def test_every_memory_that_vela_allots_is_told(target: str, memory: str) -> None:
+    """Weights are in flash or in DRAM; in the second memory mode values are in DRAM, too."""
+    pytest.importorskip("ethosu")
+    content = candidate().content
+    made = VelaCompiler(read_target(target)).compile(content, timeout_seconds=120.0)
+    assert made.sram_bytes > 0
+    kinds = {"flash_bytes", "dram_bytes"}
+    weights = 5 * 3 * 3 * 16 * 16  # of the convolutions in int8; Vela packs them
+    assert {kind for kind in kinds if getattr(made, kind) > weights / 2} == {memory}
