@@ -60,7 +60,10 @@ _LEFT_OP = re.compile(r"LiteRT Op #(\d+) '([^']*)' \(code=\d+\) is not supported
 _VALIDATED = re.compile(r"QNN op validation failed: '([^']*)' \(type=(\w+)")
 _NOT_VALID = re.compile(r"Failed to validate op (\S+) with error")
 _VALIDATOR = re.compile(r"<E> (.*)")
-_OF_NODE = re.compile(r" in the node '[^']*'")
+_OF_NODE = re.compile(r" in the node '[^']*'|^\[\d+\] ")
+"""Where a value is that the validator refuses: an op of the vendor's, or the number of a value that has none (-1)."""
+_HARMLESS = re.compile(r"GraphHtpSettings option|validateOpConfig failed|no properties registered")
+"""Errors that the vendor's library logs where all goes well, too."""
 _SUMMARY = re.compile(r"\b(spill|fill|write_total|read_total)_bytes=(\d+)")
 _BACKEND = re.compile(r"Qnn backend library version (\S+) is used")
 _LONGEST_REASON = 200
@@ -196,7 +199,7 @@ class PluginCompiler:
         if code == _NO_LIBRARY and _NOT_LOADED.search(said):
             return UsageError(
                 f"LiteRT could not load its plugin for {self._plugin.manufacturer} or the libraries that this needs: "
-                f"{_error_in(said)}. Use a complete SDK of the vendor."
+                f"{_not_loaded(said)}. Use a complete SDK of the vendor."
             )
         if "Unexpected SoC model" in said:
             return UsageError(
@@ -314,13 +317,27 @@ def _moved(run: _Run) -> Counter[str]:
 
 
 def _error_in(said: str) -> str:
-    """The first error that has words: those after it follow from it."""
-    errors = [_MARKS.sub("", line).strip() for line in said.splitlines() if "ERROR" in line or "<E>" in line]
+    """The first error that has words: those after it follow from it.
+
+    Those that stop nothing come last: of ops that the validator leaves, and of settings that the library does not know.
+    """
+    lines = said.splitlines()
+    validated = max((i for i, line in enumerate(lines) if _NOT_VALID.search(line)), default=-1) + 1
+    ordered = [line for line in lines[validated:] if not _HARMLESS.search(line)] + lines
+    errors = [_MARKS.sub("", line).strip() for line in ordered if "ERROR" in line or "<E>" in line]
     words = [e for e in errors if e] or said.strip().splitlines()[-1:]
     return " ".join(words[0].split())[:_LONGEST_REASON].rstrip(".") if words else "it said nothing"
 
 
-_MARKS = re.compile(r"\[[^\]]*\]|ERROR:|<E>|^\s*[\d.]+ms")
+def _not_loaded(said: str) -> str:
+    """Which library is not loaded, and why; names of folders are left out."""
+    found = _NO_SHARED_LIBRARY.search(said)
+    return " ".join(_FOLDER.sub("", found[0]).split())[:_LONGEST_REASON].rstrip(".") if found else _error_in(said)
+
+
+_MARKS = re.compile(r"\[[^\]]*\]|ERROR:|<E>|^\s*[\d.]+ms|\S+\.cc:\d+::")
+_NO_SHARED_LIBRARY = re.compile(r"Could not load shared library .*")
+_FOLDER = re.compile(r"/\S*/")
 
 
 def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str, int]) -> Compiled:
