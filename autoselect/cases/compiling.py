@@ -96,11 +96,22 @@ def compile_candidate(
         **reports[max(reports, key=costs.__getitem__)],
         "cost": max(costs.values()),
         "segments": max(predicted.segments, *(report["segments"] for report in reports.values())),
+        "crossing_tensors": len(predicted.crossings),
         "crossing_bytes": predicted.crossing_bytes,
         "predicted_segments": predicted.segments,
         "predicted_cost": predicted.cost,
         "agrees": all(report["agrees"] for report in reports.values()),
     }
+
+
+def as_compiled(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a compiled model counts for, by the fields of :class:`autoselect.scoring.fragmentation.Fragmentation`.
+
+    Args:
+        report: See :func:`compile_candidate`.
+    """
+    same = ("segments", "crossing_tensors", "crossing_bytes")
+    return {"penalty": report["cost"]} | {name: report[name] for name in same}
 
 
 Models = Iterable[tuple[bytes, Graph]]

@@ -347,6 +347,7 @@ def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str
         segments=len(found.pieces),
         host_ops=dict(Counter(graph.ops[i].op_type for i in found.left)),
         left={name_of(graph, i): why for i, why in found.left.items()},
+        crossing_tensors=len(verdict.crossings),
         crossing_bytes=verdict.crossing_bytes,
         ddr_bytes=ddr_bytes,
         moved=dict(moved),

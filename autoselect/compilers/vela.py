@@ -209,6 +209,7 @@ def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled
     return Compiled(
         segments=sum(sides),
         host_ops=dict(Counter(op.op_type for op, on_npu in zip(graph.ops, sides, strict=True) if not on_npu)),
+        crossing_tensors=len(crossing),
         crossing_bytes=crossing_bytes,
         sram_bytes=_bytes(summary, "sram"),
         dram_bytes=_bytes(summary, "dram"),
