@@ -122,7 +122,7 @@ class PluginCompiler:
         found = self.partition(content, timeout_seconds=timeout_seconds)
         written, moved = content, dict[str, int]()
         if found.pieces:
-            run = self._run("apply", _named_apart(content), timeout_seconds)
+            run = self._run("apply", named_apart(content), timeout_seconds)
             written, moved = run.written, dict(_moved(run))
             pieces = sum(op.op_type == DISPATCH_OP for op in reader.read_graph(_read(run)).ops)
             if pieces != len(found.pieces):
@@ -217,7 +217,7 @@ def _folder() -> Iterator[Path]:
 # --------------------------------------------------------------------------------------------- what was written
 
 
-def _named_apart(content: bytes) -> bytes:
+def named_apart(content: bytes) -> bytes:
     """The model with tensors whose names differ, and do so where a vendor's library takes only letters and digits.
 
     Else it calls two ends of a piece alike, and refuses the piece.
@@ -238,6 +238,37 @@ def _named_apart(content: bytes) -> bytes:
 
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
+
+
+def unread_outputs(source: bytes, compiled: fb.Model) -> list[list[fb.Tensor]]:
+    """For each piece of a compiled model, what its ops write and nobody reads: the vendor's graph hands that out, too.
+
+    An unrolled recurrent layer has such values: of the parts of a SPLIT, its first step needs some only.
+
+    Args:
+        source: The model that was compiled.
+        compiled: What the program made of it.
+    """
+    graph, main = fb.parse(named_apart(source)).subgraphs[0], compiled.subgraphs[0]
+    kinds = [fb.op_type(compiled, op) for op in main.operators]
+    kept = {
+        fb.tensor_name(main.tensors[i])
+        for op, kind in zip(main.operators, kinds, strict=True)
+        if kind != DISPATCH_OP
+        for i in fb.indices(op.outputs)
+    }
+    read = {*fb.indices(graph.outputs), *(i for op in graph.operators for i in fb.indices(op.inputs))}
+    runs, before = list[list[fb.Tensor]](), False
+    for op in graph.operators:
+        outputs = fb.indices(op.outputs)
+        taken = not any(fb.tensor_name(graph.tensors[i]) in kept for i in outputs)
+        if taken and not before:
+            runs.append([])
+        if taken:
+            runs[-1] += [graph.tensors[i] for i in outputs if i not in read]
+        before = taken
+    pieces = kinds.count(DISPATCH_OP)
+    return runs if len(runs) == pieces else [[] for _ in range(pieces)]
 
 
 def _read(run: _Run) -> fb.Model:
