@@ -39,7 +39,7 @@ FAKES = {
         r"Vela refuses the candidate for ethos-u55-128: no - good$",
     ),
     "refuses an op of a long name": (
-        f"import sys; sys.exit('RuntimeError: Compilation failed: Error: GELU ' + repr({'a/b;' * 99!r}) + ' is\\n - odd')",
+        f"import sys; sys.exit('Compilation failed: Error: GELU ' + repr({'a/b;' * 99!r}) + ' is\\n - odd')",
         CompilerRefusal,
         r"GELU '(a/b;)+\.\.\.' is - odd$",
     ),
