@@ -286,9 +286,10 @@ def test_a_compiler_that_does_not_decide_tells_the_penalty_all_the_same(
 
 
 def test_what_a_compiler_refuses_is_not_told_as_accepted(model: Path, fakes: dict[str, FakeCompiler]) -> None:
-    fakes["ethos-u55-128"] = FakeCompiler(CompilerRefusal("Vela refuses the candidate."))
+    refusal = CompilerRefusal("Vela refuses the candidate.")
+    fakes["ethos-u55-128"] = FakeCompiler(refusal)
     found = autoselect.inspect(model, target="ethos-u55-128").target
-    assert found["refusal"] == found["forecast"]["uncompiled"] == "Vela refuses the candidate."
+    assert found["refusal"] == found["forecast"]["uncompiled"] == str(refusal)
 
 
 @pytest.mark.parametrize("error", [UsageError("Vela is missing."), WorkerDied("Vela died of SIGFPE.")])

@@ -240,8 +240,9 @@ def test_reasons_are_taken_from_both_logs(reviewed: Reviewed, fake: Fake) -> Non
 
 def test_a_reason_does_not_begin_with_the_number_of_a_value_that_has_none(fake: Fake) -> None:
     err = "QNN op validation failed: 'A' (type=A)\nLiteRT Op #2 'B' (code=1) is not supported\n"
-    out = "0.0ms <E> [4294967295] has incorrect Rank 6.\n0.0ms <E> Failed to validate op A with error 0xc26\n"
-    assert asked(fake.plans({"taken": [0, 1], "err": err, "out": out})).left[2] == "has incorrect Rank 6"
+    words = "has incorrect Rank 6"
+    out = f"0.0ms <E> [4294967295] {words}.\n0.0ms <E> Failed to validate op A with error 0xc26\n"
+    assert asked(fake.plans({"taken": [0, 1], "err": err, "out": out})).left[2] == words
 
 
 def test_an_op_that_is_in_a_piece_is_taken_whatever_the_log_says(fake: Fake) -> None:
