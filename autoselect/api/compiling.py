@@ -12,7 +12,7 @@ from typing import Any
 from autoselect.api.results import Compilation, CompiledModel, Rows
 from autoselect.api.source import ModelFile, file_content, file_name, naming, needs_converter
 from autoselect.cases import versions
-from autoselect.cases.compiling import UNKEPT, compile_report, read_for
+from autoselect.cases.compiling import UNKEPT, as_compiled, compile_report, read_for
 from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.litert_plugin import DISPATCH_OP, name_of
 from autoselect.compilers.opening import compiler_of
@@ -114,9 +114,10 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
         The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`, and a table. The table has the keys of
         :func:`autoselect.scoring.target_penalty.island_table`, and two more. ``chips`` holds the rows of
         :func:`chip_rows`. ``forecast`` is for targets whose compiler does not decide which ops the accelerator takes,
-        and None for others. It has three keys: ``penalty``, which the target's profile expects (``penalty`` of the
-        table is the compiled model's, if it was compiled); ``uncompiled``, the reason if it was not, else None;
-        ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most of several compilers).
+        and None for others. It has four keys: ``penalty`` and ``segments``, which the target's profile expects (those
+        of the table are the compiled model's, if it was compiled); ``uncompiled``, the reason if it was not, else
+        None; ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most of several
+        compilers).
 
     Raises:
         ModelError: If the bytes are no whole TFLite file.
@@ -140,27 +141,38 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     table["refusal"] = refused or table["refusal"]
     if target.compilers:
         table |= _as_compiled(content, graph, target, table)
-    return asdict(on_target(graph, target)) | {"penalty": table["penalty"]}, table
+    cut = asdict(on_target(graph, target))
+    return cut | {name: table[name] for name in cut.keys() & table.keys()}, table
 
 
 def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[str, Any]) -> dict[str, Any]:
-    """``penalty`` and ``forecast`` of the table: what compilers say of the model, else what profiles expect."""
+    """What compilers say of the model in place of what profiles expect, and ``forecast``: what these do."""
     others = [chip for chip in target.compilers if chip not in target.asked]
     pairs, costs = views(graph, target), {row["name"]: row["penalty"] for row in table["chips"]}
-    uncompiled, host_ops = "the target refuses the model." if table["refusal"] else None, Counter[str]()
+    refusal = table["refusal"]
+    uncompiled, made = "the target refuses the model." if refusal else None, dict[str, dict[str, Any]]()
     if not uncompiled:
         try:
             for chip in others:
                 compiler_of(chip).require()
             made = {c.name: compile_report(content, c, found, UNKEPT) for c, found in pairs if c in others}
+        except TargetRefusal as exc:
+            uncompiled = refusal = str(exc)
         except (UsageError, TrialError) as exc:
-            uncompiled, made = str(exc), {}
-        costs |= {name: report["cost"] for name, report in made.items()}
-        for report in made.values():
-            host_ops |= Counter(report["host_ops"])
+            uncompiled = str(exc)
+    told = as_compiled(made[target.name]) if target.name in made else {}
+    costs |= {name: report["cost"] for name, report in made.items()}
+    host_ops = Counter[str]()
+    for report in made.values():
+        host_ops |= Counter(report["host_ops"])
+    forecast = {
+        "penalty": table["penalty"],
+        "segments": table["segments"],
+        "uncompiled": uncompiled,
+        "host_ops": dict(host_ops),
+    }
     penalty = max(costs.get(chip.name, verdict.cost) / chip.best for chip, verdict in pairs)
-    forecast = {"penalty": table["penalty"], "uncompiled": uncompiled, "host_ops": dict(host_ops)}
-    return {"penalty": penalty, "forecast": forecast if others else None}
+    return {**told, "refusal": refusal, "penalty": penalty, "forecast": forecast if others else None}
 
 
 def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Rows:
@@ -293,6 +305,7 @@ def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, time
         ddr_bytes=compiled.ddr_bytes,
         moved=dict(compiled.moved),
         sram_bytes=compiled.sram_bytes,
+        dram_bytes=compiled.dram_bytes,
         flash_bytes=compiled.flash_bytes,
         cycles=compiled.cycles,
         cost=compiled.cost,

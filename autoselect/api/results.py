@@ -132,7 +132,8 @@ class CompiledModel(Result):
         crossing_bytes: Of the tensors between the chip and the CPU.
         ddr_bytes: Bytes that the pieces move to and from memory outside of the chip; 0 where the compiler does not say.
         moved: The same by kind, in the compiler's words.
-        sram_bytes: Working memory that the compiler allotted; 0 where it does not say.
+        sram_bytes: Memory that the compiler allotted in SRAM; 0 where it does not say.
+        dram_bytes: Memory that it allotted in DRAM, of values and weights; likewise.
         flash_bytes: Read-only memory of what the chip runs; likewise.
         cycles: The compiler's estimate for the chip alone; likewise.
         cost: What the compiler estimates of these, and the profile's cost of all else.
@@ -155,6 +156,7 @@ class CompiledModel(Result):
     ddr_bytes: int
     moved: Mapping[str, int]
     sram_bytes: int
+    dram_bytes: int
     flash_bytes: int
     cycles: int
     cost: float

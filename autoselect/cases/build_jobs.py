@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autoselect.cases.compiling import compile_candidate, read_for
+from autoselect.cases.compiling import as_compiled, compile_candidate, read_for
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.domain.graph import Graph, peak_activation_bytes
@@ -79,8 +79,7 @@ def build(root: Path, recipe_json: str) -> BuildReply:
     cut, compiled = asdict(on_target(candidate.graph, target, verdict)), {}
     if how is not None and (how.each or target.spilling):
         compiled = compile_candidate(candidate.content, candidate.graph, target, verdict, how)
-        cut |= {"penalty": compiled["cost"], "segments": compiled["segments"]}
-        cut["crossing_bytes"] = compiled["crossing_bytes"]
+        cut |= as_compiled(compiled)
     return BuildReply(
         sha256=candidate.sha256,
         size_bytes=len(candidate.content),

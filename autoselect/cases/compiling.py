@@ -96,11 +96,22 @@ def compile_candidate(
         **reports[max(reports, key=costs.__getitem__)],
         "cost": max(costs.values()),
         "segments": max(predicted.segments, *(report["segments"] for report in reports.values())),
+        "crossing_tensors": len(predicted.crossings),
         "crossing_bytes": predicted.crossing_bytes,
         "predicted_segments": predicted.segments,
         "predicted_cost": predicted.cost,
         "agrees": all(report["agrees"] for report in reports.values()),
     }
+
+
+def as_compiled(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a compiled model counts for, by the fields of :class:`autoselect.scoring.fragmentation.Fragmentation`.
+
+    Args:
+        report: See :func:`compile_candidate`.
+    """
+    same = ("segments", "crossing_tensors", "crossing_bytes")
+    return {"penalty": report["cost"]} | {name: report[name] for name in same}
 
 
 Models = Iterable[tuple[bytes, Graph]]
@@ -182,7 +193,7 @@ def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler
     processors = (target.accelerator, target.host)
     prices = (*processors, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
     # Format of the kept files; it is raised if they say something else than before.
-    made_of = (4, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
+    made_of = (5, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 
 

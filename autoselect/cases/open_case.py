@@ -154,10 +154,10 @@ class OpenCase:
         libraries = find_libraries(plugin.manufacturer, plugin.libraries) if isinstance(plugin, LitertPlugin) else None
         if libraries is None:
             raise ScoreError(f"There is no emulation of {chip.name}.")
+        content, how = self.files.candidate(sha256).read_bytes(), self.scoring.compiling or UNKEPT
         if not path.exists():
-            content, how = self.files.candidate(sha256).read_bytes(), self.scoring.compiling or UNKEPT
             write_bytes(path, compiler_of(chip).compiled(content, timeout_seconds=how.timeout_seconds)[1])
-        return EmulatedRunner(path.read_bytes(), libraries=libraries.folder)
+        return EmulatedRunner(path.read_bytes(), libraries=libraries.folder, source=content)
 
     def as_scored(self, sha256: str) -> bytes:
         """The file that runs for a candidate when it is scored.

@@ -24,7 +24,7 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from autoselect.compilers.libraries import version_of
-from autoselect.compilers.litert_plugin import DISPATCH_OP
+from autoselect.compilers.litert_plugin import DISPATCH_OP, unread_outputs
 from autoselect.domain.tensors import in_source_order
 from autoselect.errors import ModelError, ScoreError, UsageError, first_line, sentence
 from autoselect.tflite import flatbuffer as fb
@@ -83,13 +83,14 @@ class EmulatedRunner:
         inference_seconds: Time spent in the pieces so far. It is the host's, not the chip's.
     """
 
-    def __init__(self, compiled: bytes, *, libraries: Path) -> None:
+    def __init__(self, compiled: bytes, *, libraries: Path, source: bytes | None = None) -> None:
         """Load the model and open all its pieces.
 
         Args:
             compiled: Bytes of a file that LiteRT's plugin for Qualcomm's chips has compiled.
             libraries: Folder with ``libQnnHtp.so`` and the libraries that it loads, such as that of the package
                 ``onnxruntime_qnn``.
+            source: The model that was compiled. Without it, a piece that writes a value that nobody reads does not run.
 
         Raises:
             UsageError: If ONNX Runtime or its QNN execution provider is not installed.
@@ -106,7 +107,13 @@ class EmulatedRunner:
         ]
         places = dict(zip(self.outputs, fb.indices(model.subgraphs[0].outputs), strict=True))
         self._fetches = [(spec, places[spec], _detail(tensors[places[spec]])) for spec in in_source_order(self.outputs)]
-        self._pieces = [_opened(model, ops, compiled, libraries) for ops in _runs(model)]
+        unread = iter(unread_outputs(source, model) if source is not None else ())
+        self._pieces = [
+            _npu_piece(model, ops[0], compiled, libraries, next(unread, ()))
+            if _is_npus(model, ops[0])
+            else _cpu_piece(model, ops)
+            for ops in _runs(model)
+        ]
         self._constants = _constants(model, self._pieces)
 
     def __call__(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
@@ -201,10 +208,6 @@ def _is_npus(model: fb.Model, op: fb.Operator) -> bool:
     return fb.op_type(model, op) == DISPATCH_OP
 
 
-def _opened(model: fb.Model, ops: Sequence[fb.Operator], compiled: bytes, libraries: Path) -> _Piece:
-    return _npu_piece(model, ops[0], compiled, libraries) if _is_npus(model, ops[0]) else _cpu_piece(model, ops)
-
-
 def _constants(model: fb.Model, pieces: Sequence[_Piece]) -> dict[int, np.ndarray]:
     """Values that pieces or the caller read and no piece computes before."""
     graph = model.subgraphs[0]
@@ -280,13 +283,16 @@ def _interpreted(interpreter: Any, values: Sequence[np.ndarray]) -> list[np.ndar
 # ------------------------------------------------------------------------------------------ the NPU's pieces
 
 
-def _npu_piece(model: fb.Model, op: fb.Operator, compiled: bytes, libraries: Path) -> _Piece:
+def _npu_piece(
+    model: fb.Model, op: fb.Operator, compiled: bytes, libraries: Path, unread: Sequence[fb.Tensor]
+) -> _Piece:
     tensors = model.subgraphs[0].tensors
     name, binary = _binary(op, compiled)
     inputs, outputs = fb.indices(op.inputs), fb.indices(op.outputs)
     given, wanted = ([_bound_name(tensors[i]) for i in row] for row in (inputs, outputs))
     shapes = [fb.shape_of(tensors[i]) for i in outputs]
-    content = _onnx_model(name, binary, *([tensors[i] for i in row] for row in (inputs, outputs)))
+    beside = [tensor for tensor in unread if _bound_name(tensor).encode() in binary]
+    content = _onnx_model(name, binary, [tensors[i] for i in inputs], [*(tensors[i] for i in outputs), *beside])
     session = _session(content, libraries)
 
     def run(values: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -60,7 +60,10 @@ _LEFT_OP = re.compile(r"LiteRT Op #(\d+) '([^']*)' \(code=\d+\) is not supported
 _VALIDATED = re.compile(r"QNN op validation failed: '([^']*)' \(type=(\w+)")
 _NOT_VALID = re.compile(r"Failed to validate op (\S+) with error")
 _VALIDATOR = re.compile(r"<E> (.*)")
-_OF_NODE = re.compile(r" in the node '[^']*'")
+_OF_NODE = re.compile(r" in the node '[^']*'|^\[\d+\] ")
+"""Where a value is that the validator refuses: an op of the vendor's, or the number of a value that has none (-1)."""
+_HARMLESS = re.compile(r"GraphHtpSettings option|validateOpConfig failed|no properties registered")
+"""Errors that the vendor's library logs where all goes well, too."""
 _SUMMARY = re.compile(r"\b(spill|fill|write_total|read_total)_bytes=(\d+)")
 _BACKEND = re.compile(r"Qnn backend library version (\S+) is used")
 _LONGEST_REASON = 200
@@ -119,7 +122,7 @@ class PluginCompiler:
         found = self.partition(content, timeout_seconds=timeout_seconds)
         written, moved = content, dict[str, int]()
         if found.pieces:
-            run = self._run("apply", _named_apart(content), timeout_seconds)
+            run = self._run("apply", named_apart(content), timeout_seconds)
             written, moved = run.written, dict(_moved(run))
             pieces = sum(op.op_type == DISPATCH_OP for op in reader.read_graph(_read(run)).ops)
             if pieces != len(found.pieces):
@@ -196,7 +199,7 @@ class PluginCompiler:
         if code == _NO_LIBRARY and _NOT_LOADED.search(said):
             return UsageError(
                 f"LiteRT could not load its plugin for {self._plugin.manufacturer} or the libraries that this needs: "
-                f"{_error_in(said)}. Use a complete SDK of the vendor."
+                f"{_not_loaded(said)}. Use a complete SDK of the vendor."
             )
         if "Unexpected SoC model" in said:
             return UsageError(
@@ -214,7 +217,7 @@ def _folder() -> Iterator[Path]:
 # --------------------------------------------------------------------------------------------- what was written
 
 
-def _named_apart(content: bytes) -> bytes:
+def named_apart(content: bytes) -> bytes:
     """The model with tensors whose names differ, and do so where a vendor's library takes only letters and digits.
 
     Else it calls two ends of a piece alike, and refuses the piece.
@@ -235,6 +238,37 @@ def _named_apart(content: bytes) -> bytes:
 
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
+
+
+def unread_outputs(source: bytes, compiled: fb.Model) -> list[list[fb.Tensor]]:
+    """For each piece of a compiled model, what its ops write and nobody reads: the vendor's graph hands that out, too.
+
+    An unrolled recurrent layer has such values: of the parts of a SPLIT, its first step needs some only.
+
+    Args:
+        source: The model that was compiled.
+        compiled: What the program made of it.
+    """
+    graph, main = fb.parse(named_apart(source)).subgraphs[0], compiled.subgraphs[0]
+    kinds = [fb.op_type(compiled, op) for op in main.operators]
+    kept = {
+        fb.tensor_name(main.tensors[i])
+        for op, kind in zip(main.operators, kinds, strict=True)
+        if kind != DISPATCH_OP
+        for i in fb.indices(op.outputs)
+    }
+    read = {*fb.indices(graph.outputs), *(i for op in graph.operators for i in fb.indices(op.inputs))}
+    runs, before = list[list[fb.Tensor]](), False
+    for op in graph.operators:
+        outputs = fb.indices(op.outputs)
+        taken = not any(fb.tensor_name(graph.tensors[i]) in kept for i in outputs)
+        if taken and not before:
+            runs.append([])
+        if taken:
+            runs[-1] += [graph.tensors[i] for i in outputs if i not in read]
+        before = taken
+    pieces = kinds.count(DISPATCH_OP)
+    return runs if len(runs) == pieces else [[] for _ in range(pieces)]
 
 
 def _read(run: _Run) -> fb.Model:
@@ -314,13 +348,27 @@ def _moved(run: _Run) -> Counter[str]:
 
 
 def _error_in(said: str) -> str:
-    """The first error that has words: those after it follow from it."""
-    errors = [_MARKS.sub("", line).strip() for line in said.splitlines() if "ERROR" in line or "<E>" in line]
+    """The first error that has words: those after it follow from it.
+
+    Those that stop nothing come last: of ops that the validator leaves, and of settings that the library does not know.
+    """
+    lines = said.splitlines()
+    validated = max((i for i, line in enumerate(lines) if _NOT_VALID.search(line)), default=-1) + 1
+    ordered = [line for line in lines[validated:] if not _HARMLESS.search(line)] + lines
+    errors = [_MARKS.sub("", line).strip() for line in ordered if "ERROR" in line or "<E>" in line]
     words = [e for e in errors if e] or said.strip().splitlines()[-1:]
     return " ".join(words[0].split())[:_LONGEST_REASON].rstrip(".") if words else "it said nothing"
 
 
-_MARKS = re.compile(r"\[[^\]]*\]|ERROR:|<E>|^\s*[\d.]+ms")
+def _not_loaded(said: str) -> str:
+    """Which library is not loaded, and why; names of folders are left out."""
+    found = _NO_SHARED_LIBRARY.search(said)
+    return " ".join(_FOLDER.sub("", found[0]).split())[:_LONGEST_REASON].rstrip(".") if found else _error_in(said)
+
+
+_MARKS = re.compile(r"\[[^\]]*\]|ERROR:|<E>|^\s*[\d.]+ms|\S+\.cc:\d+::")
+_NO_SHARED_LIBRARY = re.compile(r"Could not load shared library .*")
+_FOLDER = re.compile(r"/\S*/")
 
 
 def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str, int]) -> Compiled:
@@ -330,6 +378,7 @@ def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str
         segments=len(found.pieces),
         host_ops=dict(Counter(graph.ops[i].op_type for i in found.left)),
         left={name_of(graph, i): why for i, why in found.left.items()},
+        crossing_tensors=len(verdict.crossings),
         crossing_bytes=verdict.crossing_bytes,
         ddr_bytes=ddr_bytes,
         moved=dict(moved),

@@ -32,6 +32,9 @@ from autoselect.tflite.tflite_file import TfliteFile
 NPU_OP = "ethos-u"
 """Name of the custom op that Vela makes of each piece of the NPU's work."""
 _REASON = re.compile(r"Compilation failed: (?:Error: )?(.*?)(?:\nFailed to parse|\Z)", re.DOTALL)
+_CONFIGURATION = re.compile(r"(?:CliOptionError|ConfigOptionError|ConfigSectionError|vela: error): (?:'Error: )?(.*)")
+"""What Vela says of the configuration that a profile names, not of a model."""
+_LONG_NAME = re.compile(r"'([^'\n]{60})[^'\n]{3,}'")
 _LEFT = "Vela leaves it to the CPU"
 
 
@@ -144,6 +147,11 @@ def _run(command: list[str], timeout_seconds: float, target: str) -> None:
         said = f"{done.stdout}\n{done.stderr}"
         if match := _REASON.search(said):
             raise CompilerRefusal(f"Vela refuses the candidate for {target}: {_on_one_line(match[1])}")
+        if match := _CONFIGURATION.search(said):
+            raise UsageError(
+                f"Vela does not take the [compiler] of the profile {target}: {_on_one_line(match[1])}. Change "
+                "accelerator_config, system_config or memory_mode there."
+            )
         raise JobFailed(f"Vela failed for {target}, which says nothing of the candidate: {_on_one_line(_last(said))}")
 
 
@@ -152,11 +160,15 @@ def _last(said: str) -> str:
 
 
 def _on_one_line(words: str) -> str:
-    return " ".join(words.split())[:300]
+    """A reason without most of a long name: the converter joins those of all ops that it has fused."""
+    return " ".join(_LONG_NAME.sub(r"'\1...'", words).split())[:300].rstrip(" ',.")
 
 
 def _partition(source: Graph, written: Graph) -> Partition:
-    """Ops that Vela left have kept the names of what they write; a piece has what lies between its ends.
+    """Ops that Vela left have kept the names of what they write; a piece has what its ends need.
+
+    Its ends are what it writes, and what reads a value that no other piece reads. Vela does not list values that one
+    piece leaves in the NPU's memory for another, so a piece may write nothing.
 
     Args:
         source: The model, numbered.
@@ -165,21 +177,26 @@ def _partition(source: Graph, written: Graph) -> Partition:
     names = {op.outputs and written.tensors[op.outputs[0]].name for op in written.ops if op.op_type != NPU_OP}
     own = [source.tensors[op.outputs[0]].name if op.outputs else "" for op in source.ops]
     left = {i: _LEFT for i, name in enumerate(own) if name in names}
-    producers = {source.tensors[t].name: i for t, i in source.producers().items()}
-    pieces, seen = list[tuple[int, ...]](), set(left)
-    for piece in (op for op in written.ops if op.op_type == NPU_OP):
-        stack = [producers[written.tensors[t].name] for t in piece.outputs if written.tensors[t].name in producers]
-        found = set[int]()
+    writers, readers = source.producers(), source.consumers()
+    number = {tensor.name: t for t, tensor in enumerate(source.tensors)}
+    pieces = [op for op in written.ops if op.op_type == NPU_OP]
+    read, made = (
+        [[number[n] for t in tensors if (n := written.tensors[t].name) in number] for tensors in ends]
+        for ends in ([piece.inputs for piece in pieces], [piece.outputs for piece in pieces])
+    )
+    shared = Counter(t for tensors in read for t in set(tensors))
+    found, seen = list[tuple[int, ...]](), set(left)
+    for its_own, outputs in zip(read, made, strict=True):
+        stack = [i for t in its_own if shared[t] == 1 for i in readers.get(t, ())]
+        stack += [writers[t] for t in outputs if t in writers]
+        ops = set[int]()
         while stack:
-            index = stack.pop()
-            if index not in seen:
+            if (index := stack.pop()) not in seen:
                 seen.add(index)
-                found.add(index)
-                stack += [
-                    producers[source.tensors[t].name] for t in source.ops[index].inputs if t in source.producers()
-                ]
-        pieces.append(tuple(sorted(found)))
-    return Partition(pieces=tuple(pieces), left=left)
+                ops.add(index)
+                stack += [writers[t] for t in source.ops[index].inputs if t in writers]
+        found.append(tuple(sorted(ops)))
+    return Partition(pieces=tuple(found), left=left)
 
 
 def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled:
@@ -192,17 +209,21 @@ def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled
     return Compiled(
         segments=sum(sides),
         host_ops=dict(Counter(op.op_type for op, on_npu in zip(graph.ops, sides, strict=True) if not on_npu)),
+        crossing_tensors=len(crossing),
         crossing_bytes=crossing_bytes,
-        sram_bytes=round(1024 * float(summary["sram_memory_used"])),
-        flash_bytes=round(
-            1024 * (float(summary["off_chip_flash_memory_used"]) + float(summary["on_chip_flash_memory_used"]))
-        ),
+        sram_bytes=_bytes(summary, "sram"),
+        dram_bytes=_bytes(summary, "dram"),
+        flash_bytes=_bytes(summary, "off_chip_flash") + _bytes(summary, "on_chip_flash"),
         cycles=cycles,
         cost=cycles
         + left.host_cost
         + target.crossing_fixed * len(crossing)
         + target.crossing_per_byte * crossing_bytes,
     )
+
+
+def _bytes(summary: dict[str, str], memory: str) -> int:
+    return round(1024 * float(summary[f"{memory}_memory_used"]))
 
 
 def _crossing_tensors(graph: Graph, on_npu: Sequence[bool]) -> set[int]:

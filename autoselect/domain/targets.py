@@ -292,13 +292,17 @@ def together(targets: Sequence[Target]) -> Target:
     of :attr:`Target.best`. What one chip refuses is refused.
 
     Raises:
-        ValueError: If two expect other types of inputs and outputs, or one has points in place of costs.
+        ValueError: If two have one name or expect other types of inputs and outputs, or one has points in place of
+            costs.
     """
     if without := [target.name for target in targets if target.shares is not None]:
         raise ValueError(f"{' and '.join(without)} has points in place of costs")
     io_types = {target.io_type for target in targets if target.io_type is not None}
     if len(io_types) > 1:
         raise ValueError(f"they expect inputs and outputs of {' and '.join(sorted(io_types))}")
+    names = [target.name for target in targets]
+    if alike := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"two are called {alike[0]!r}; give one of the profiles another name")
     accelerators = [target.accelerator or target.host for target in targets]
     return Target(
         name=",".join(target.name for target in targets),
@@ -355,8 +359,10 @@ class Compiled:
     Attributes:
         segments: Custom ops of the accelerator in the compiled file.
         host_ops: Other ops in it, by type.
-        crossing_bytes: Bytes of the tensors between the two.
-        sram_bytes: Working memory that the compiler allotted.
+        crossing_tensors: Tensors between the two.
+        crossing_bytes: Bytes of these.
+        sram_bytes: Memory that the compiler allotted in SRAM.
+        dram_bytes: Memory that it allotted in DRAM: the values and weights that its memory mode keeps there.
         flash_bytes: Read-only memory of what the accelerator runs, as far as the compiler tells it.
         stored_bytes: Size of the compiled file, which has the weights as the compiler packed them.
         cycles: The compiler's estimate for the accelerator alone; 0 where it gives none.
@@ -370,8 +376,10 @@ class Compiled:
 
     segments: int = 0
     host_ops: Mapping[str, int] = field(default_factory=dict)
+    crossing_tensors: int = 0
     crossing_bytes: int = 0
     sram_bytes: int = 0
+    dram_bytes: int = 0
     flash_bytes: int = 0
     stored_bytes: int = 0
     cycles: int = 0

@@ -285,12 +285,20 @@ def test_a_compiler_that_does_not_decide_tells_the_penalty_all_the_same(
     assert re.search(rows, done.stdout, re.MULTILINE)
 
 
+def test_what_a_compiler_refuses_is_not_told_as_accepted(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    refusal = CompilerRefusal("Vela refuses the candidate.")
+    fakes["ethos-u55-128"] = FakeCompiler(refusal)
+    found = autoselect.inspect(model, target="ethos-u55-128").target
+    assert found["refusal"] == found["forecast"]["uncompiled"] == str(refusal)
+
+
 @pytest.mark.parametrize("error", [UsageError("Vela is missing."), WorkerDied("Vela died of SIGFPE.")])
 def test_a_forecast_is_told_as_one(model: Path, fakes: dict[str, FakeCompiler], error: Exception) -> None:
     fakes["ethos-u55-128"] = FakeCompiler(error)
     found = autoselect.inspect(model, target="ethos-u55-128")
-    expected = {"penalty": found.fragmentation["penalty"], "uncompiled": str(error), "host_ops": {}}
-    assert found.target["forecast"] == expected
+    expected = {key: found.fragmentation[key] for key in ("penalty", "segments")}
+    assert found.target["forecast"] == expected | {"uncompiled": str(error), "host_ops": {}}
+    assert found.target["refusal"] is None
     done = invoke("inspect", model, "--target", "ethos-u55-128")
     assert re.search(rf"^penalty +[\d,]+ NPU cycles, forecast\. Not compiled: {error}$", done.stdout, re.MULTILINE)
 

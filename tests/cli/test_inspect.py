@@ -85,6 +85,26 @@ def test_vela_tells_the_penalty_of_an_ethos_u(folder: Path, tmp_path: Path) -> N
     assert re.search(rf"^penalty +{found.target['penalty']:,.0f} NPU cycles, compiled$", done.stdout, re.MULTILINE)
 
 
+def test_pieces_and_crossings_are_those_that_vela_makes(tmp_path: Path) -> None:
+    """A mean over an axis in the middle, which the forecast does not know that Vela leaves to the CPU."""
+    pytest.importorskip("ethosu")
+    kernels = [zoo.weights(1, 1, 8, 8, seed=i) for i in range(2)]
+
+    def call(x: Any) -> Any:
+        import tensorflow as tf
+
+        x = tf.reshape(tf.nn.conv2d(x, kernels[0], 1, "SAME"), [1, 4, 2, 4, 2, 8])
+        return tf.nn.conv2d(tf.reshape(tf.reduce_mean(x, [2, 4]), [1, 4, 4, 8]), kernels[1], 1, "SAME")
+
+    (tmp_path / "mean.tflite").write_bytes(zoo.tensorflow_integer(zoo.from_function(call, (1, 8, 8, 8))))
+    found = autoselect.inspect(tmp_path / "mean.tflite", target="ethos-u55-128")
+    (made,) = autoselect.compile_model(tmp_path / "mean.tflite", target="ethos-u55-128", output=tmp_path).models
+    assert made.left_ops > 0
+    for told in (found.target, found.fragmentation):
+        assert (told["segments"], told["crossing_bytes"]) == (made.partitions, made.crossing_bytes)
+    assert found.target["forecast"]["segments"] < found.target["segments"]
+
+
 def test_a_model_without_islands_says_so(folder: Path) -> None:
     done = invoke(folder / "fiq.tflite", "--target", "integer-only")
     assert done.stdout.count("Islands on") == 1

@@ -143,6 +143,31 @@ def test_the_pieces_in_turn_give_what_the_cpu_gives(
             np.testing.assert_allclose(found, expected, rtol=0, atol=most)
 
 
+def with_unread_parts() -> bytes:
+    """Of two ops of several parts one part is read by nobody; between them is an op that the NPU leaves."""
+    import tensorflow as tf
+
+    def call(x: Any) -> Any:
+        first, _, third = tf.split(tf.tanh(x), 3, -1)
+        _, half = tf.split(tf.exp(first * tf.nn.relu(third)), 2, 1)
+        return tf.sigmoid(half)
+
+    return zoo.tensorflow_integer(zoo.from_function(call, (1, 4, 12)))
+
+
+@emulated
+def test_parts_that_nobody_reads_keep_no_piece_from_running() -> None:
+    """As in the first step of an unrolled recurrent layer."""
+    content = with_unread_parts()
+    made, on_cpu = compiled(content), Runner(content)
+    assert op_types(made) == [DISPATCH_OP, "EXP", DISPATCH_OP]
+    on_npu = EmulatedRunner(made, libraries=libraries(), source=content)
+    sample = inputs_of(on_cpu)
+    np.testing.assert_allclose(on_npu(sample)["output_0"], on_cpu(sample)["output_0"], rtol=0, atol=2 * STEP)
+    with pytest.raises(ScoreError, match="Inconsistent output"):  # Once this runs, the source is not needed.
+        opened(made)(sample)
+
+
 SEVERAL_ENDS = {
     "floats": lambda: two_ways().float_model,
     "int8 interface": lambda: zoo.tensorflow_integer(two_ways(), "int8"),

@@ -238,6 +238,13 @@ def test_reasons_are_taken_from_both_logs(reviewed: Reviewed, fake: Fake) -> Non
     assert REASON in found.left[5]
 
 
+def test_a_reason_does_not_begin_with_the_number_of_a_value_that_has_none(fake: Fake) -> None:
+    err = "QNN op validation failed: 'A' (type=A)\nLiteRT Op #2 'B' (code=1) is not supported\n"
+    words = "has incorrect Rank 6"
+    out = f"0.0ms <E> [4294967295] {words}.\n0.0ms <E> Failed to validate op A with error 0xc26\n"
+    assert asked(fake.plans({"taken": [0, 1], "err": err, "out": out})).left[2] == words
+
+
 def test_an_op_that_is_in_a_piece_is_taken_whatever_the_log_says(fake: Fake) -> None:
     found = asked(fake.plans({"taken": list(range(20)), "err": SAID_BY_LITERT}))
     assert found.left == {}
@@ -270,6 +277,15 @@ FAILURES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"code": 6, "err": "ERROR: [qnn_manager.cc:180] Could not load shared library libQnnHtp.so\n"},
         UsageError,
         r"could not load its plugin .* Could not load shared library libQnnHtp\.so\. Use a complete SDK",
+    ),
+    "a library that a plugin needs": (
+        {
+            "code": 6,
+            "err": "WARNING: [p.cc:312] Failed to load plugin at: /a/libX.so with error: ERROR: [p.cc:259]\n"
+            "+ Could not load shared library /a/libX.so: libY.so.1: cannot open shared object file.\n",
+        },
+        UsageError,
+        r"Could not load shared library libX\.so: libY\.so\.1: cannot open shared object file\. Use",
     ),
     "no plugin": ({"code": 6, "err": "[LITERT_TOOLS:PARTITION] Loaded 0 plugins\n"}, UsageError, r"could not load"),
     "the code of no libraries for another reason": (
@@ -305,6 +321,25 @@ FAILURES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"code": 1, "out": "  0.0ms [ ERROR ]   <E> No memory for graph 1\n", "err": "ERROR: [c.cc:3] Failed\n"},
         JobFailed,
         r"exit code 1 and no result: No memory for graph 1\.$",
+    ),
+    "an op that passes validation and cannot be made": (
+        {
+            "code": 6,
+            "out": "  0.0ms [ ERROR ]   <E> [4294967295] has incorrect Rank 6.\n"
+            "  0.0ms [ ERROR ]   <E> QnnBackend_validateOpConfig failed 3110\n"
+            "  0.0ms [ ERROR ]   <E> Failed to validate op Exp_12 with error 0xc26\n"
+            "  0.0ms [ ERROR ]   <E> unexpected GraphHtpSettings option 66\n"
+            "  0.0ms [ ERROR ]  migration.cc:2207::ERROR:no properties registered for q::QNN_Elu\n"
+            "  0.0ms [ ERROR ]  graph.cc:211::ERROR:could not create op: q::QNN_Elu\n"
+            "  0.0ms [ ERROR ]   <E> prepare failed 12\n",
+        },
+        JobFailed,
+        r"exit code 6 and no result: could not create op: q::QNN_Elu\.$",
+    ),
+    "an error of which nothing follows": (
+        {"code": 1, "out": "  0.0ms [ ERROR ]   <E> unexpected GraphHtpSettings option 66\n"},
+        JobFailed,
+        r"no result: unexpected GraphHtpSettings option 66\.$",
     ),
     "an error without words": ({"code": 245}, JobFailed, r"exit code 245 and no result: it said nothing\.$"),
     "no file": ({"writes": "nothing"}, JobFailed, r"exit code 0 and no result"),

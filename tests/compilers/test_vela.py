@@ -21,7 +21,7 @@ from autoselect.compilers.vela import NPU_OP, VelaCompiler
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.verdicts import judge
-from autoselect.errors import CompilerRefusal, JobFailed, TrialError, UsageError, WorkerDied
+from autoselect.errors import AutoselectError, CompilerRefusal, JobFailed, UsageError, WorkerDied
 from autoselect.quantize.building.build import Candidate
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import editing, reader
@@ -38,6 +38,21 @@ FAKES = {
         CompilerRefusal,
         r"Vela refuses the candidate for ethos-u55-128: no - good$",
     ),
+    "refuses an op of a long name": (
+        f"import sys; sys.exit('Compilation failed: Error: GELU ' + repr({'a/b;' * 99!r}) + ' is\\n - odd')",
+        CompilerRefusal,
+        r"GELU '(a/b;)+\.\.\.' is - odd$",
+    ),
+    "takes no such option": (
+        "import sys; sys.exit('vela: error: argument --accelerator-config: invalid choice: x')",
+        UsageError,
+        r"\[compiler\] of the profile ethos-u55-128: argument --accelerator-config: invalid choice: x",
+    ),
+    "finds no such section": (
+        "raise type('CliOptionError', (Exception,), {})('Error: --memory-mode=x: Section not found')",
+        UsageError,
+        r"--memory-mode=x: Section not found\. Change",
+    ),
     "fails without a word": ("import sys; sys.exit(3)", JobFailed, r"it gave no reason"),
     "fails with other words": (
         "import sys; sys.exit('Traceback:\\nOSError: [Errno 28] No space left on device')",
@@ -49,7 +64,7 @@ FAKES = {
 
 @pytest.mark.parametrize("asks", ["partition", "compile"])
 @pytest.mark.parametrize(("program", "error", "words"), FAKES.values(), ids=FAKES)
-def test_a_compiler_that_fails_costs_one_trial(program: str, error: type[TrialError], words: str, asks: str) -> None:
+def test_what_a_compiler_that_fails_costs(program: str, error: type[AutoselectError], words: str, asks: str) -> None:
     compiler = VelaCompiler(U55, program=(sys.executable, "-c", program))
     content = candidate().content if asks == "partition" else b""
     with pytest.raises(error, match=words) as caught:
@@ -152,6 +167,35 @@ def test_the_ops_of_a_model_without_names_are_told_apart() -> None:
     assert len({name_of(TfliteFile(fb.serialise(model)).graph, i) for i in unnamed.left}) == len(unnamed.left)
 
 
+@functools.cache
+def halves() -> Candidate:
+    """A convolution, halved in float; one half is scaled by what the other passes on."""
+    import tensorflow as tf
+
+    kernels = [zoo.weights(3, 3, 8, 8, seed=0), zoo.weights(3, 3, 4, 4, seed=1)]
+
+    def call(x: Any) -> Any:
+        first, second = tf.split(tf.nn.conv2d(x, kernels[0], 1, "SAME"), 2, -1)
+        return tf.nn.conv2d((1.0 - tf.sigmoid(first)) * tf.tanh(second), kernels[1], 1, "SAME")
+
+    recipe = Recipe(denylisted_ops=frozenset({"SPLIT"}), fallback="float", io_type="int8")
+    return zoo.from_function(call, (1, 8, 8, 8)).prepared.builder.build(recipe)
+
+
+def test_no_piece_is_without_ops_where_vela_keeps_a_value_in_the_npu() -> None:
+    """Of a piece whose result only another piece reads, Vela lists no output."""
+    pytest.importorskip("ethosu")
+    compiler, content = VelaCompiler(U55), halves().content
+    ops = reader.read_graph(fb.parse(content)).ops
+    found = compiler.partition(content, timeout_seconds=120.0)
+    assert len(found.pieces) == compiler.compile(content, timeout_seconds=120.0).segments == 3
+    taken = [{ops[i].op_type for i in piece} for piece in found.pieces]
+    assert taken[0] == {"CONV_2D"}
+    assert taken[1] in ({"TANH"}, {"LOGISTIC", "SUB"})
+    assert taken[1] | taken[2] == {"LOGISTIC", "SUB", "TANH", "MUL", "CONV_2D"}
+    assert sorted([i for piece in found.pieces for i in piece] + [*found.left]) == [*range(len(ops))]
+
+
 def test_vela_refuses_with_its_own_reason() -> None:
     pytest.importorskip("ethosu")
     with pytest.raises(CompilerRefusal, match="Vela refuses"):
@@ -216,3 +260,15 @@ def test_the_compiled_file_is_what_is_stored() -> None:
     pytest.importorskip("ethosu")
     made, content = VelaCompiler(U55).compiled(candidate().content, timeout_seconds=120.0)
     assert made.stored_bytes == len(content)
+
+
+@pytest.mark.parametrize(("target", "memory"), [("ethos-u55-128", "flash_bytes"), ("ethos-u65-256", "dram_bytes")])
+def test_every_memory_that_vela_allots_is_told(target: str, memory: str) -> None:
+    """Weights are in flash or in DRAM; in the second memory mode values are in DRAM, too."""
+    pytest.importorskip("ethosu")
+    content = candidate().content
+    made = VelaCompiler(read_target(target)).compile(content, timeout_seconds=120.0)
+    assert made.sram_bytes > 0
+    kinds = {"flash_bytes", "dram_bytes"}
+    weights = 5 * 3 * 3 * 16 * 16  # of the convolutions in int8; Vela packs them
+    assert {kind for kind in kinds if getattr(made, kind) > weights / 2} == {memory}

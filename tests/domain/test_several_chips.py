@@ -58,6 +58,7 @@ def test_what_one_chip_refuses_is_refused_by_all() -> None:
 WEIGHTS = PenaltyWeights(float_macs=1.0, float_ops=1.0, crossings=1.0, crossing_bytes=1.0, segments=1.0)
 REFUSED = {
     "other types of inputs": (replace(FIRST, io_type="int8"), replace(SECOND, io_type="uint8"), "int8 and uint8"),
+    "one name": (FIRST, replace(SECOND, name="first"), "two are called 'first'"),
     "points in place of costs": (replace(FIRST, shares=WEIGHTS), SECOND, "first has points"),
 }
 

@@ -21,10 +21,12 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
     """The verdict, and what the penalty is made of."""
     target = found["target"]
     places = Counter(one["place"] for one in target["placements"])
+    forecast = target.get("forecast")
+    expected = f" (forecast {forecast['segments']})" if forecast and forecast["uncompiled"] is None else ""
     rows: list[Row] = [
         ("verdict", clean(target["refusal"]) if target["refusal"] else "accepted"),
-        ("ops", ", ".join(f"{count} {place}" for place, count in places.items())),
-        ("segments", str(target["segments"])),
+        ("ops", ", ".join(f"{count} {place}" for place, count in places.items()) + (", forecast" if expected else "")),
+        ("segments", f"{target['segments']}{expected}"),
         ("crossings", f"{target['crossing_tensors']} tensors, {format_size(target['crossing_bytes'])}"),
         ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
         *_penalty_rows(target),
@@ -135,7 +137,7 @@ def compiled_rows(model: Chip) -> list[Row]:
     ]
     if model["ddr_bytes"]:
         rows.append(("DDR bytes", _ddr_text(model)))
-    for key, name in (("sram_bytes", "SRAM"), ("flash_bytes", "flash")):
+    for key, name in (("sram_bytes", "SRAM"), ("dram_bytes", "DRAM"), ("flash_bytes", "flash")):
         rows += [(name, format_size(model[key]))] if model[key] else []
     if model["cycles"]:
         rows.append(("NPU cycles", f"{model['cycles']:,}"))
