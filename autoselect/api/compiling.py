@@ -112,12 +112,12 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
 
     Returns:
         The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`, and a table. The table has the keys of
-        :func:`autoselect.scoring.target_penalty.island_table`, and two more. ``chips`` holds the rows of
-        :func:`chip_rows`. ``forecast`` is for targets whose compiler does not decide which ops the accelerator takes,
-        and None for others. It has four keys: ``penalty`` and ``segments``, which the target's profile expects (those
-        of the table are the compiled model's, if it was compiled); ``uncompiled``, the reason if it was not, else
-        None; ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most of several
-        compilers).
+        :func:`autoselect.scoring.target_penalty.island_table`, and three more. ``chips`` holds the rows of
+        :func:`chip_rows`. ``costs`` has ``name``, ``penalty`` and ``unit`` of each chip. ``forecast`` is for targets
+        whose compiler does not decide which ops the accelerator takes, and None for others. It has four keys:
+        ``penalty`` and ``segments``, which the target's profile expects (those of the table are the compiled model's,
+        if it was compiled); ``uncompiled``, the reason if it was not, else None; ``host_ops``, counts by op type of
+        what the compiler left to the CPU (by type the most of several compilers).
 
     Raises:
         ModelError: If the bytes are no whole TFLite file.
@@ -137,10 +137,15 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     except TrialError as exc:
         raise PreparationError(f"{name}: {exc}") from exc
     chips = chip_rows(graph, target, None if refused else content)
-    table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
+    costs = {chip.name: verdict.cost for chip, verdict in views(graph, target)} | {
+        c["name"]: c["penalty"] for c in chips
+    }
+    table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "costs": costs, "forecast": None}
     table["refusal"] = refused or table["refusal"]
     if target.compilers:
         table |= _as_compiled(content, graph, target, table)
+    units = {chip.name: chip.unit for chip in target.chips}
+    table["costs"] = [{"name": name, "penalty": cost, "unit": units[name]} for name, cost in table["costs"].items()]
     cut = asdict(on_target(graph, target))
     return cut | {name: table[name] for name in cut.keys() & table.keys()}, table
 
@@ -148,7 +153,7 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
 def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[str, Any]) -> dict[str, Any]:
     """What compilers say of the model in place of what profiles expect, and ``forecast``: what these do."""
     others = [chip for chip in target.compilers if chip not in target.asked]
-    pairs, costs = views(graph, target), {row["name"]: row["penalty"] for row in table["chips"]}
+    pairs = views(graph, target)
     refusal = table["refusal"]
     uncompiled, made = "the target refuses the model." if refusal else None, dict[str, dict[str, Any]]()
     if not uncompiled:
@@ -161,7 +166,7 @@ def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[st
         except (UsageError, TrialError) as exc:
             uncompiled = str(exc)
     told = as_compiled(made[target.name]) if target.name in made else {}
-    costs |= {name: report["cost"] for name, report in made.items()}
+    costs = table["costs"] | {name: report["cost"] for name, report in made.items()}
     host_ops = Counter[str]()
     for report in made.values():
         host_ops |= Counter(report["host_ops"])
@@ -171,8 +176,14 @@ def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[st
         "uncompiled": uncompiled,
         "host_ops": dict(host_ops),
     }
-    penalty = max(costs.get(chip.name, verdict.cost) / chip.best for chip, verdict in pairs)
-    return {**told, "refusal": refusal, "penalty": penalty, "forecast": forecast if others else None}
+    penalty = max(costs[chip.name] / chip.best for chip, _ in pairs)
+    return {
+        **told,
+        "refusal": refusal,
+        "costs": costs,
+        "penalty": penalty,
+        "forecast": forecast if others else None,
+    }
 
 
 def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Rows:

@@ -130,7 +130,7 @@ def _print_score(found: Mapping[str, Any]) -> None:
     """The score, and the verdict of the target as ``autoselect inspect`` has it."""
     from autoselect.cli.results import print_fields
     from autoselect.report.tables.model_tables import aligned
-    from autoselect.report.tables.target_tables import cost_rows, verdict_rows
+    from autoselect.report.tables.target_tables import cost_rows, each_cost, verdict_rows
 
     print_fields(_fields(found))
     target = found["target"]
@@ -140,6 +140,8 @@ def _print_score(found: Mapping[str, Any]) -> None:
         print_lines(aligned(verdict_rows(chip, target["refusal"])), title=f"On {chip['name']}")
     if not target["chips"]:
         print_lines(aligned(cost_rows(found)), title=f"On {target['name']}")
+    elif costs := each_cost(target):
+        print_lines(aligned(costs), title="Cost on each chip")
 
 
 def _report(

@@ -135,6 +135,8 @@ def _print_target(found: Mapping[str, Any]) -> None:
     for chip in chips:
         _print_chip(chip, found["target"]["refusal"])
     if chips:
+        if costs := tables.each_cost(found["target"]):
+            print_lines(aligned(costs), title="Cost on each chip")
         if any(chip["pieces"] for chip in chips):
             print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
             print_lines(tables.advice_lines(found))

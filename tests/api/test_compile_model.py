@@ -276,6 +276,10 @@ def test_a_compiler_that_does_not_decide_tells_the_penalty_all_the_same(
     assert found.target == autoselect.inspect(model, target=target).target
     if "," in target:
         assert found.target["forecast"]["uncompiled"] is None
+        told = {chip["name"]: chip["unit"] for chip in found.target["costs"]}
+        assert told == {"ethos-u55-128": "NPU cycles", CHIP: "microseconds"}
+        done = invoke("inspect", model, "--target", target)
+        assert all(re.search(rf"^{name} +5 {unit}$", done.stdout, re.MULTILINE) for name, unit in told.items())
         return
     expected = found.target["forecast"]["penalty"]
     assert expected == sum(found.target[part] for part in ("accelerator_cost", "host_cost", "crossing_cost")) != 5.0

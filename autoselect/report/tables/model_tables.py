@@ -67,6 +67,8 @@ def fragmentation_rows(*models: Analysis) -> tuple[Row, ...]:
     cuts = [model["fragmentation"] for model in models]
     names = _FRAGMENTATION if any(cut.get("off_chip") is None for cut in cuts) else _ON_CHIP
     rows = tuple((label, *(str(cut[key]) for cut in cuts)) for key, label in names.items())
+    if any(len((model.get("target") or {}).get("costs", ())) > 1 for model in models):
+        return rows  # Costs of several chips have several units.
     scale = largest(cut["penalty"] for cut in cuts)
     return (*rows, ("penalty", *(format_penalty(cut["penalty"], scale=scale) for cut in cuts)))
 

@@ -31,7 +31,7 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
         ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
         *_penalty_rows(target),
     ]
-    if target["unit"] == "points":
+    if target["unit"] == "points" or len(target["costs"]) > 1:
         return rows
     parts = (("accelerator", "accelerator_cost"), ("host", "host_cost"), ("crossings", "crossing_cost"))
     return [*rows, *((f"{_INDENT}{name}", f"{figure(target[key])} {target['unit']}") for name, key in parts)]
@@ -40,6 +40,8 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
 def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
     """The penalty, and which of compiler and profile it is of."""
     told, forecast = f"{figure(target['penalty'])} {target['unit']}", target.get("forecast")
+    if len(target["costs"]) > 1:
+        return each_cost(target)
     if forecast is None:
         return [("penalty", told)]
     if forecast["uncompiled"] is not None:
@@ -47,6 +49,16 @@ def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
     left = ", ".join(f"{count} {name}" for name, count in forecast["host_ops"].items()) or "none"
     expected = f"{figure(forecast['penalty'])} {target['unit']}"
     return [("penalty", f"{told}, compiled"), ("  left", f"to the CPU by the compiler: {left}"), ("forecast", expected)]
+
+
+def each_cost(target: Mapping[str, Any]) -> list[Row]:
+    """What the model costs each of several chips, in the chip's own unit; nothing of one chip."""
+    costs, forecast = target["costs"], target["forecast"]
+    if len(costs) < 2:
+        return []
+    rows: list[Row] = [(clean(chip["name"]), f"{figure(chip['penalty'])} {chip['unit']}") for chip in costs]
+    why = forecast and forecast["uncompiled"]
+    return [*rows, ("not compiled", clean(why))] if why else rows
 
 
 def placement_rows(found: Mapping[str, Any]) -> list[Row]:
