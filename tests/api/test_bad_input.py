@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pump
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 import autoselect
 from autoselect.cases.events import Event, Warned
@@ -31,6 +32,7 @@ from autoselect.errors import (
 from autoselect.runs import files
 from autoselect.runs.cache import fetch, keep
 from autoselect.runs.folder import RunFolder
+from autoselect.tflite import flatbuffer as fb
 
 X, Y = pump.SEARCH
 WINDOW = X[:1]
@@ -63,6 +65,15 @@ def evaluator_of_text(runner: Any) -> Any:
     return "good"
 
 
+def with_infinite_weights() -> bytes:
+    parsed = fb.parse(model_bytes())
+    for tensor in parsed.subgraphs[0].tensors:
+        if fb.is_constant(parsed, tensor) and tensor.type == schema.TensorType.FLOAT32:
+            values = np.full(fb.shape_of(tensor), np.inf, np.float32)
+            parsed.buffers[tensor.buffer].data = values.reshape(-1).view(np.uint8)
+    return fb.serialise(parsed)
+
+
 OWN = {"direction": "maximize"}
 
 ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
@@ -73,6 +84,7 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "cut off by half": ({"model": model_bytes()[:50_000]}, ModelError, 3, r"damaged or cut off \(50000 bytes"),
     "cut off early": ({"model": model_bytes()[:500]}, ModelError, 3, r"damaged or cut off \(500 bytes"),
     "cut in the middle of a buffer": ({"model": model_bytes()[:-3000]}, ModelError, 3, r"damaged or cut off"),
+    "infinite weights": ({"model": with_infinite_weights()}, ModelError, 3, r"finite numbers: \S+"),
     "unknown signature": ({"signature": "encode"}, UsageError, 2, r"no signature 'encode'\. Its signatures: serving_"),
     "shape of no input": ({"shapes": {"wave": (1, 64)}}, UsageError, 2, r"no input 'wave'.*: window=\?x64x1x6"),
     "shape of another rank": (

@@ -50,9 +50,19 @@ def find_nodes(wholes: Wholes) -> tuple[Node, ...]:
     if not found:
         raise ModelError(
             "Full-integer quantization turns no op of this model into an integer op, so there is nothing to search. "
-            "Check that its ops have int8 kernels."
+            + _why_none(wholes.in_float.model)
         )
     return found
+
+
+def _why_none(model: fb.Model) -> str:
+    """What may be wrong with a model of which no op becomes an integer op."""
+    floats = [t for t in model.subgraphs[0].tensors if t.type == schema.TensorType.FLOAT32 and fb.is_constant(model, t)]
+    largest = np.finfo(np.float32).max  # TensorFlow's converter writes it for infinity.
+    wrong = [fb.tensor_name(t) for t in floats if not (np.abs(fb.constant_values(model, t)) < largest).all()]
+    if wrong:
+        return f"Not all values of these weights are finite numbers: {', '.join(wrong[:5])}. Mend the float model."
+    return "Check that its ops have int8 kernels, and that samples have the scale that the model was trained with."
 
 
 class Book:
