@@ -116,8 +116,14 @@ def _score(run: autoselect.Run, reference: str) -> float:
 
 @pytest.mark.parametrize("name", nursery.NETS)
 def test_a_keras_file_and_a_saved_model_are_one_model(grown: Grown, name: str) -> None:
-    from_keras, from_folder = (loading.float_model(grown(name).by_suffix(suffix)).content for suffix in (".keras", ""))
-    assert from_keras == from_folder
+    """But for the order of inputs: that of a SavedModel is its converter's."""
+
+    def in_one_order(suffix: str) -> bytes:
+        parsed = fb.parse(loading.float_model(grown(name).by_suffix(suffix)).content)
+        parsed.subgraphs[0].inputs = np.sort(parsed.subgraphs[0].inputs)
+        return fb.serialise(parsed)
+
+    assert in_one_order(".keras") == in_one_order("")
 
 
 # --------------------------------------------------------------------------------------- models and recipes
