@@ -184,17 +184,5 @@ CASES: dict[str, Case] = {
     "EfficientNet-B0, 224 pixels": _keras(
         "EfficientNetB0", 224, 0.0, 255.0, emulated=6, trials=16, emulation_samples=4
     ),
-    "DeepLab V3, 257 pixels": Case(
-        model=_file(parts.DEEPLAB),
-        settings={
-            "calibration": _some(parts.deeplab_calibration, 30),
-            "evaluation": _some(parts.deeplab_search, 12),
-            "heldout": _some(parts.deeplab_heldout, 12),
-            "metric": "agreement",
-            "trials": 16,
-            "emulation_samples": 4,
-        },
-        emulated=4,
-    ),
     "ResNet-50, 112 pixels": _keras("ResNet50", 112, -128.0, 127.0, emulated=4, trials=12, emulation_samples=4),
 }

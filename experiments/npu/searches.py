@@ -134,7 +134,7 @@ class HeldOut:
     def score(self, runner: Running) -> float:
         """Of one model."""
         if self._evaluator is not None:
-            return float(call_evaluator(self._evaluator, runner, split="heldout").mean())
+            return float(call_evaluator(self._evaluator, runner, split="heldout").rows.mean())
         rows = zip(self._inputs, self._targets, self._float, strict=True)
         return self._metric.summarise([self._metric.observe(runner(x), y, reference) for x, y, reference in rows])
 
