@@ -137,21 +137,24 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     except TrialError as exc:
         raise PreparationError(f"{name}: {exc}") from exc
     chips = chip_rows(graph, target, None if refused else content)
-    costs = {chip.name: verdict.cost for chip, verdict in views(graph, target)} | {
-        c["name"]: c["penalty"] for c in chips
-    }
-    table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "costs": costs, "forecast": None}
+    costs = {chip.name: verdict.cost for chip, verdict in views(graph, target)}
+    costs |= {chip["name"]: chip["penalty"] for chip in chips}
+    table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
     table["refusal"] = refused or table["refusal"]
     if target.compilers:
-        table |= _as_compiled(content, graph, target, table)
-    units = {chip.name: chip.unit for chip in target.chips}
-    table["costs"] = [{"name": name, "penalty": cost, "unit": units[name]} for name, cost in table["costs"].items()]
+        table |= _as_compiled(content, graph, target, table, costs)
+    table["costs"] = [{"name": chip.name, "penalty": costs[chip.name], "unit": chip.unit} for chip in target.chips]
     cut = asdict(on_target(graph, target))
     return cut | {name: table[name] for name in cut.keys() & table.keys()}, table
 
 
-def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[str, Any]) -> dict[str, Any]:
-    """What compilers say of the model in place of what profiles expect, and ``forecast``: what these do."""
+def _as_compiled(
+    content: bytes, graph: Graph, target: Target, table: Mapping[str, Any], costs: dict[str, float]
+) -> dict[str, Any]:
+    """What compilers say of the model in place of what profiles expect, and ``forecast``: what these do.
+
+    The costs of chips, by name, become the compilers'.
+    """
     others = [chip for chip in target.compilers if chip not in target.asked]
     pairs = views(graph, target)
     refusal = table["refusal"]
@@ -166,7 +169,7 @@ def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[st
         except (UsageError, TrialError) as exc:
             uncompiled = str(exc)
     told = as_compiled(made[target.name]) if target.name in made else {}
-    costs = table["costs"] | {name: report["cost"] for name, report in made.items()}
+    costs |= {name: report["cost"] for name, report in made.items()}
     host_ops = Counter[str]()
     for report in made.values():
         host_ops |= Counter(report["host_ops"])
@@ -177,13 +180,7 @@ def _as_compiled(content: bytes, graph: Graph, target: Target, table: Mapping[st
         "host_ops": dict(host_ops),
     }
     penalty = max(costs[chip.name] / chip.best for chip, _ in pairs)
-    return {
-        **told,
-        "refusal": refusal,
-        "costs": costs,
-        "penalty": penalty,
-        "forecast": forecast if others else None,
-    }
+    return {**told, "refusal": refusal, "penalty": penalty, "forecast": forecast if others else None}
 
 
 def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Rows:

@@ -105,10 +105,10 @@ def compile_candidate(
 
 
 def as_compiled(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What a compiled model counts for, by the fields of :class:`autoselect.scoring.fragmentation.Fragmentation`.
+    """The fields of :class:`autoselect.scoring.fragmentation.Fragmentation` that compiling changes, with its figures.
 
     Args:
-        report: See :func:`compile_candidate`.
+        report: What :func:`compile_candidate` returned.
     """
     same = ("segments", "crossing_tensors", "crossing_bytes")
     return {"penalty": report["cost"]} | {name: report[name] for name in same}

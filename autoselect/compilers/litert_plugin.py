@@ -241,9 +241,10 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 
 
 def unread_outputs(source: bytes, compiled: fb.Model) -> list[list[fb.Tensor]]:
-    """For each piece of a compiled model, what its ops write and nobody reads: the vendor's graph hands that out, too.
+    """For each piece of a compiled model, in order, the tensors that its ops write and no op of the model reads.
 
-    An unrolled recurrent layer has such values: of the parts of a SPLIT, its first step needs some only.
+    The vendor's graph has them as outputs, too. An unrolled recurrent layer has such tensors: its first step reads only
+    some of what a SPLIT writes.
 
     Args:
         source: The model that was compiled.

@@ -165,10 +165,11 @@ def _on_one_line(words: str) -> str:
 
 
 def _partition(source: Graph, written: Graph) -> Partition:
-    """Ops that Vela left have kept the names of what they write; a piece has what its ends need.
+    """Which ops of the source Vela left to the CPU, and which became each piece, an NPU op of the written file.
 
-    Its ends are what it writes, and what reads a value that no other piece reads. Vela does not list values that one
-    piece leaves in the NPU's memory for another, so a piece may write nothing.
+    Ops that were left have kept the names of what they write. A piece holds its ends and all that these need: the ops
+    that write its outputs, and the ops that read a value that this piece alone reads. Vela does not list values that
+    one piece leaves in the NPU's memory for another, so a piece may write nothing.
 
     Args:
         source: The model, numbered.

@@ -6,11 +6,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
+from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Behind, Workers
 from autoselect.isolation.pool import result_of
 
 T = TypeVar("T")
@@ -22,9 +21,14 @@ class TimeUp(Exception):
 
 @contextlib.contextmanager
 def until(workers: Workers, seconds: float, log: Path) -> Iterator[Workers]:
-    """Workers for so many seconds: what is not done then, or asked later, ends in :class:`TimeUp`.
+    """Lend workers for so many seconds: jobs that are not done then, or submitted later, end in :class:`TimeUp`.
 
-    Processes that are still at work at the end are replaced.
+    Processes that are still at work when the block ends are replaced.
+
+    Args:
+        workers: Those who lend.
+        seconds: From the start of the block.
+        log: File for what native libraries print, as of :meth:`Workers.lent`.
     """
     with workers.lent(log) as lent:
         hurried = _Hurried(lent)
@@ -37,19 +41,12 @@ def until(workers: Workers, seconds: float, log: Path) -> Iterator[Workers]:
             timer.cancel()
 
 
-class _Hurried:
+class _Hurried(Behind):
     def __init__(self, workers: Workers) -> None:
-        self._workers = workers
+        self.workers = workers
         self._lock = threading.Lock()
         self._waiting: set[Future[Any]] = set()
         self._is_over = False
-
-    @property
-    def are_here(self) -> bool:
-        return self._workers.are_here
-
-    def slots(self, asked: int) -> int:
-        return self._workers.slots(asked)
 
     def submit(
         self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
@@ -59,18 +56,15 @@ class _Hurried:
             if self._is_over:
                 raise TimeUp
             self._waiting.add(shown)
-        future = self._workers.submit(function, *args, timeout_seconds=timeout_seconds)
+        future = self.workers.submit(function, *args, timeout_seconds=timeout_seconds)
         future.add_done_callback(lambda done: self._pass_on(done, shown))
         return shown
 
     def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> T:
         return result_of(self.submit(function, *args, timeout_seconds=timeout_seconds))
 
-    def lent(self, log: Path) -> AbstractContextManager[Workers]:
-        return self._workers.lent(log)
-
     def end(self) -> None:
-        """Tell all who wait that the time is up."""
+        """Let all who wait for a job have :class:`TimeUp`, and all who submit one later."""
         with self._lock:
             self._is_over = True
             left, self._waiting = self._waiting, set()

@@ -58,17 +58,14 @@ class Workers(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class InTime:
-    """Workers that give each job so many seconds, where the caller says nothing else.
+class Behind:
+    """Workers who give jobs to others: what these are and have is theirs, too.
 
     Attributes:
-        workers: Who does the jobs.
-        seconds: For each job.
+        workers: The others.
     """
 
     workers: Workers
-    seconds: float
 
     @property
     def are_here(self) -> bool:
@@ -79,6 +76,23 @@ class InTime:
         """As :meth:`Workers.slots`."""
         return self.workers.slots(asked)
 
+    def lent(self, log: Path) -> AbstractContextManager[Workers]:
+        """As :meth:`Workers.lent`."""
+        return self.workers.lent(log)
+
+
+@dataclass(frozen=True, slots=True)
+class InTime(Behind):
+    """Workers that give each job so many seconds, where the caller says nothing else.
+
+    Attributes:
+        workers: Who does the jobs.
+        seconds: For each job.
+    """
+
+    workers: Workers
+    seconds: float
+
     def submit(self, function: Callable[..., T], *args: Any, timeout_seconds: float | None = None) -> Future[T]:
         """As :meth:`Workers.submit`."""
         return self.workers.submit(function, *args, timeout_seconds=timeout_seconds or self.seconds)
@@ -86,7 +100,3 @@ class InTime:
     def call(self, function: Callable[..., T], *args: Any, timeout_seconds: float | None = None) -> T:
         """As :meth:`Workers.call`."""
         return self.workers.call(function, *args, timeout_seconds=timeout_seconds or self.seconds)
-
-    def lent(self, log: Path) -> AbstractContextManager[Workers]:
-        """As :meth:`Workers.lent`."""
-        return self.workers.lent(log)

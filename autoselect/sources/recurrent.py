@@ -152,19 +152,20 @@ def _places(model: Any, names: Sequence[str]) -> list[int]:
 
 
 def in_its_order(model: Any, content: bytes) -> bytes:
-    """A converted model with its inputs in the order of the live one: TensorFlow's converter mixes three or more."""
-    parsed = TfliteFile(content).copied()
-    graph = parsed.subgraphs[0]
+    """The converted model's bytes with inputs in the order of the live model: TensorFlow's converter shuffles them."""
+    file = TfliteFile(content)
+    graph = file.model.subgraphs[0]
     inputs = fb.indices(graph.inputs)
     order = _places(model, [fb.tensor_name(graph.tensors[i]) for i in inputs])
     if order == sorted(order):
         return content
-    graph.inputs = np.array([inputs[place] for place in order], np.int32)
+    parsed = file.copied()
+    parsed.subgraphs[0].inputs = np.array([inputs[place] for place in order], np.int32)
     return fb.serialise(parsed)
 
 
 def argument_names(names: Iterable[str]) -> list[str]:
-    """What TensorFlow calls inputs as the arguments of a function, each once."""
+    """What TensorFlow calls the arguments of a function that has inputs of these names; equal ones get a number."""
     taken = set[str]()
     return [free_name(argument_name(name), taken) for name in names]
 

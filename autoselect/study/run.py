@@ -316,7 +316,11 @@ class _Search:
         return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
 
     def _in_time(self, ask: Callable[[Workers], None]) -> str | None:
-        """Ask the workers what the first proposals need; why it is given up at the timeout, None if it is not."""
+        """Ask what proposals need to know, until the search's timeout.
+
+        Returns:
+            Why the search ends if the timeout comes first; None if all was answered.
+        """
         limit = self.settings.timeout
         if limit is None:
             ask(self.pool)

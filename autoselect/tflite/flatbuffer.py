@@ -117,7 +117,7 @@ def parse(content: bytes) -> Model:
 
 
 def with_input_shapes(content: bytes, shapes: Sequence[Sequence[int]]) -> bytes:
-    """A whole file with other shapes written over those of its main inputs: it keeps its size, and all else.
+    """The file with other shapes written over those of the main subgraph's inputs; all other bytes stay.
 
     Args:
         content: Bytes of the file.

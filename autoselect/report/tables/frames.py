@@ -94,7 +94,7 @@ def cost_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def target_name(summary: Mapping[str, Any]) -> str:
-    """The name of the run's target; of a profile's file its stem."""
+    """The name of the run's target; if that is a profile's file, its name without folder and suffix."""
     return Path(str(summary.get("target") or "integer-only")).name.removesuffix(".toml")
 
 

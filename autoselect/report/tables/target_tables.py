@@ -52,7 +52,7 @@ def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
 
 
 def each_cost(target: Mapping[str, Any]) -> list[Row]:
-    """What the model costs each of several chips, in the chip's own unit; nothing of one chip."""
+    """A row for each of several chips: what the model costs on it, in the chip's own unit; no rows for one chip."""
     costs, forecast = target["costs"], target["forecast"]
     if len(costs) < 2:
         return []
