@@ -321,7 +321,9 @@ class _Search:
         Returns:
             Why the search ends if the timeout comes first; None if all was answered.
         """
-        limit = self.settings.timeout
+        limit = (
+            None if self.request.members else self.settings.timeout
+        )  # Members of other runs are scored all the same.
         if limit is None:
             ask(self.pool)
             return None

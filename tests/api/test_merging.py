@@ -71,6 +71,15 @@ def test_every_member_is_scored_however_many_baselines_there_are(
     assert not [message for message in merged.summary["warnings"] if "has no score" in message]
 
 
+def test_members_are_scored_though_the_first_run_had_little_time(
+    two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path
+) -> None:
+    hurried = pump.search(tmp_path / "hurried", trials=8, seed=1, early_exit=False, timeout=1e-3)
+    merged = autoselect.merge([hurried.directory, two[1].directory], output=tmp_path / "merged")
+    scored = set(merged.trials.loc[merged.trials["state"] == "complete", "id"])
+    assert set(hurried.front["id"]) | set(two[1].front["id"]) <= scored
+
+
 def test_a_member_without_a_score_is_told(
     two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
