@@ -68,6 +68,8 @@ def run(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> str:
         return f"exit code {code}, see {place / 'said.txt'}" if code else f"{', '.join(absent)} was not written"
     (place / "done").touch()
     if step.results and not small:
+        if others := ", ".join(name for name in step.results if _is_other(step, place / "out", name)):
+            log(work, f"{step.id}: not as before: {others}")
         _copy(step, place / "out")
         stamp(step, steps, seconds)
     return ""
@@ -85,6 +87,11 @@ def _spent() -> float:
     """Processor time of all processes that were started and have ended, in seconds."""
     times = os.times()
     return times.children_user + times.children_system
+
+
+def _is_other(step: Step, out: Path, name: str) -> bool:
+    before = step.place_of(name)
+    return before.exists() and studies.digest_of(out / name) != studies.digest_of(before)
 
 
 def _copy(step: Step, out: Path) -> None:
@@ -143,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="Say of each step whether it is up to date, and why not.")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="A study or STUDY.STEP. Repeat it.")
+    parser.add_argument("--again", action="store_true", help="Also what is up to date; a second start goes on.")
     parser.add_argument("--small", action="store_true", help="Few samples and trials; keeps no results, runs all.")
     parser.add_argument("--cost", choices=COSTS, default=COSTS[-1], help="Leave out steps that take longer.")
     parser.add_argument("--stamp", action="store_true", help="Run nothing: the commands of --only were run by hand.")
@@ -158,6 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         before = (steps[name] for name in step.after if not options.small or step.reads_files_of(steps[name], True))
         blocked = "; ".join(filter(None, (studies.why_blocked(each, options.small) for each in (step, *before))))
         stale = "small pass" if options.small else studies.why_stale(step, steps)
+        if options.again and not step.once and not (place_of(step, steps, options.work, False) / "done").exists():
+            stale = stale or "once more"
         if options.list:
             told = f"stale: {stale}" if stale not in ("", "never run") else stale or "up to date"
             kept = f"once: {step.once}" if step.once else told
