@@ -30,7 +30,7 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
 from autoselect.sources.sample_sizes import sizes_in_samples
-from autoselect.sources.tflite_files import free_inputs
+from autoselect.sources.tflite_files import free_inputs, of_signature
 from autoselect.sources.wishes import FreeSizes, sizes_of, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -49,6 +49,7 @@ def evaluate(
     output_name: str | None = None,
     ignore_label: int | None = None,
     reference: ModelFile | None = None,
+    signature: str | None = None,
     target: str | None = None,
 ) -> Score:
     """Score any ``.tflite``, quantized or not.
@@ -57,6 +58,7 @@ def evaluate(
         model: Path or bytes; another kind of model, also a live one, is converted to float first.
         reference: The float model: the score's drop is told against it. Metrics that compare with it (``agreement``,
             ``sqnr_db``, ``kl_divergence``) need it.
+        signature: Key of the signature to score, of the model and the reference where they have several.
         target: Name of a bundled target profile, or path of a ``.toml``, that the penalty is of; ``integer-only`` if
             left out. If the target has a compiler, the model is compiled. The score is of LiteRT's CPU kernels.
 
@@ -83,10 +85,12 @@ def evaluate(
         output_name=output_name,
         ignore_label=ignore_label,
         reference=reference,
+        signature=signature,
     )
     if profile is None:
         return found
-    fragmentation, table = on_target_of(_sized_content(model, evaluation), profile, file_name(model))
+    content = _sized_content(model, evaluation, signature)
+    fragmentation, table = on_target_of(content, profile, file_name(model))
     return replace(found, **_without_off_chip(fragmentation), target=table)
 
 
@@ -104,6 +108,7 @@ def score_models(
     output_name: str | None = None,
     ignore_label: int | None = None,
     reference: ModelFile | None = None,
+    signature: str | None = None,
 ) -> list[Score]:
     """Score several models on the same samples, which are read once; see :func:`evaluate`.
 
@@ -113,8 +118,8 @@ def score_models(
     chosen = make_metric(metric, direction=direction, output=output_name, ignore_label=ignore_label)
     if chosen.needs_reference and reference is None:
         raise UsageError(f"Metric {chosen.name!r} compares with the float model: pass it as reference (--reference).")
-    contents = [_sized_content(model, evaluation) for model in models]
-    with _bench(models, contents, reference) as bench:
+    contents = [_sized_content(model, evaluation, signature) for model in models]
+    with _bench(models, contents, reference, signature) as bench:
         _write_samples(bench, evaluation, chosen)
         if reference is not None:
             with preparing("The float model could not be scored."):
@@ -151,6 +156,7 @@ def classification_report(
     *,
     evaluation: Samples,
     reference: ModelFile | None = None,
+    signature: str | None = None,
     output_name: str | None = None,
     output: str | Path | None = None,
 ) -> ClassificationReport:
@@ -163,6 +169,7 @@ def classification_report(
         evaluation: Labelled samples; see :func:`search`. They are given to all models as the float model takes them
             (the first model with float inputs if there is no ``reference``), and quantized for integer inputs.
         reference: The float model; it is reported first, and the others are compared with it.
+        signature: As for :func:`evaluate`.
         output: Folder for ``report.json``, ``measures.csv``, ``per_class.csv``, ``confusion.csv``,
             ``disagreements.csv``, and the figures ``measures`` and ``confusion`` as ``.png`` and ``.svg``.
 
@@ -188,9 +195,9 @@ def classification_report(
     chosen = list(models) if are_several else [models]
     if not chosen:
         raise UsageError("Expected at least one model to report on, got none.")
-    contents = [_sized_content(model, evaluation) for model in chosen]
+    contents = [_sized_content(model, evaluation, signature) for model in chosen]
     metric = Prediction(output=output_name)
-    with _bench(chosen, contents, reference) as bench:
+    with _bench(chosen, contents, reference, signature) as bench:
         class_count = _class_count(bench, metric, chosen)
         groups = _write_samples(bench, evaluation, metric)
         entries = _run_all(bench, chosen, contents, reference, groups)
@@ -301,14 +308,18 @@ def _report(
     )
 
 
-def _sized_content(model: ModelFile, evaluation: object) -> bytes:
-    """The bytes of a model; sizes beside the batch that it leaves free are those of the samples."""
+def _sized_content(model: ModelFile, evaluation: object, signature: str | None) -> bytes:
+    """The bytes of a model, or of one signature of it; sizes that it leaves free are those of the samples.
+
+    The batch may stay free.
+    """
     try:
-        content = file_content(model)
+        content = file_content(model, wishes_of(signature, None))
     except FreeSizes as free:
-        return file_content(model, wishes_of(None, _sizes(evaluation, free)))
+        return file_content(model, wishes_of(signature, _sizes(evaluation, free)))
     with naming(model):
-        inputs = free_inputs(TfliteFile(content).model)
+        file = of_signature(TfliteFile(content), signature)
+        content, inputs = file.content, free_inputs(file.model)
     if not any(one.is_open for one in inputs):
         return content
     with contextlib.suppress(FreeSizes):  # Samples that tell no sizes have to fit those in the file.
@@ -337,7 +348,9 @@ class _Bench:
 
 
 @contextlib.contextmanager
-def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: ModelFile | None) -> Iterator[_Bench]:
+def _bench(
+    models: Sequence[ModelFile], contents: Sequence[bytes], reference: ModelFile | None, signature: str | None
+) -> Iterator[_Bench]:
     with tempfile.TemporaryDirectory(prefix="autoselect-") as name:
         files = CaseFiles(root=Path(name))
         with open_pool(1, log=files.root / "worker.log") as pool:
@@ -349,7 +362,8 @@ def _bench(models: Sequence[ModelFile], contents: Sequence[bytes], reference: Mo
             float_content: bytes | None = None
             if reference is not None:
                 source = Path(reference) if isinstance(reference, (str, Path)) else file_content(reference)
-                loaded = calibrate.load_reference(source, files, pool, beside=reader.input_specs(parsed[0]))
+                beside = reader.input_specs(parsed[0])
+                loaded = calibrate.load_reference(source, files, pool, beside=beside, signature=signature)
                 parsed.insert(0, TfliteFile(loaded.content).model)
                 warnings, float_content = loaded.notes, loaded.content
             yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings, reference=float_content)

@@ -277,7 +277,7 @@ def inspect(
             ``islands.png`` and ``islands.svg``.
         target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty. If it
             has a compiler, the penalty is that of the compiled model. If this compiler decides, so are the places.
-        signature: See :func:`search`; for SavedModels.
+        signature: See :func:`search`; for SavedModels, and for the scores of a ``.tflite``.
         shapes: See :func:`search`; for the sizes that Keras files and SavedModels leave free.
 
     Returns:
@@ -299,7 +299,7 @@ def inspect(
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):
         raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--evaluation).")
-    if (shapes or signature) and not any(map(needs_converter, models)):
+    if (shapes or (signature and evaluation is None)) and not any(map(needs_converter, models)):
         given = f"Shapes are given for {', '.join(map(repr, shapes))}." if shapes else f"Signature is {signature!r}."
         raise UsageError(
             f"{given} Shapes and signature are for models that are converted: Keras, SavedModel, ONNX, PyTorch. "
@@ -311,7 +311,12 @@ def inspect(
     found = [_inspect_one(source, profile, wishes) for source in models]
     if evaluation is not None:
         scores = score_models(
-            models, evaluation=evaluation, metric=metric or "accuracy", direction=direction, reference=reference
+            models,
+            evaluation=evaluation,
+            metric=metric or "accuracy",
+            direction=direction,
+            reference=reference,
+            signature=signature,
         )
         found = [replace(one, score=_score_of(score)) for one, score in zip(found, scores, strict=True)]
     result = replace(found[0], compare=found[1:])

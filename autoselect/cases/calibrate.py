@@ -197,20 +197,27 @@ def load_float(
 
 
 def load_reference(
-    source: Path | bytes, files: CaseFiles, pool: Workers, *, beside: tuple[TensorSpec, ...]
+    source: Path | bytes,
+    files: CaseFiles,
+    pool: Workers,
+    *,
+    beside: tuple[TensorSpec, ...],
+    signature: str | None = None,
 ) -> FloatModel:
     """Load the float model beside a model with these inputs, which has settled what sizes the float model leaves free.
+
+    ``signature`` chooses one where it has several.
 
     Raises:
         ModelError, UsageError: If the source does not fit.
         PreparationError: If native code dies on it.
     """
     try:
-        return load_float(source, files, pool)
+        return load_float(source, files, pool, wishes=wishes_of(signature, None))
     except FreeSizes:
         is_converted = kind_of(source) is not None
         sizes = {spec.key: (spec.other_shape if is_converted else None) or spec.shape for spec in beside}
-        return load_float(source, files, pool, wishes=wishes_of(None, sizes))
+        return load_float(source, files, pool, wishes=wishes_of(signature, sizes))
 
 
 def _submit_prepare(

@@ -17,9 +17,10 @@ from autoselect.errors import EXIT_NOTHING_FEASIBLE, PreparationError
 
 _REPORT = "Report on classifiers"
 _LIMITS = "Limits: the exit code is 10 where one is missed"
+_LIMIT_NAMES = ("max_drop", "min_score", "max_size")
 
 
-@with_settings(some_parameters("max_drop", "min_score", "max_size", panel=_LIMITS))
+@with_settings([*some_parameters("signature"), *some_parameters(*_LIMIT_NAMES, panel=_LIMITS)])
 @with_debug
 def evaluate(
     *,
@@ -60,20 +61,21 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score one model file: metric with its interval, size and fragmentation; --full reports on classifiers."""
+    limits, signature = {name: settings[name] for name in _LIMIT_NAMES}, settings["signature"]
     if full:
         own = metric != "accuracy" or direction is not None or ignore_label is not None
         refused = {
-            "no limits; leave it out": any(limit is not None for limit in settings.values()),
+            "no limits; leave it out": any(limit is not None for limit in limits.values()),
             "figures of its own; leave out --metric": own,
             "no target; leave out --target": target is not None,
         }
         for why in (why for why, is_given in refused.items() if is_given):
             raise typer.BadParameter(f"--full has {why}", param_hint="--full")
-        _report(models, evaluation, reference, output_name, output, as_json=as_json)
+        _report(models, evaluation, output, as_json, reference=reference, output_name=output_name, signature=signature)
         return
     if len(models) > 1 or output is not None:
         raise typer.BadParameter("several models, and --output, need --full", param_hint="MODEL")
-    if settings["max_drop"] is not None and reference is None:
+    if limits["max_drop"] is not None and reference is None:
         raise typer.BadParameter(
             "the drop is against the float model; pass --reference", param_hint=declared()["max_drop"].names
         )
@@ -89,6 +91,7 @@ def evaluate(
             output_name=output_name,
             ignore_label=ignore_label,
             reference=reference,
+            signature=signature,
             target=target,
         )
     if as_json:
@@ -97,7 +100,7 @@ def evaluate(
         _print_score(found)
     for message in found["warnings"]:
         warn(message)
-    if any(limit is not None for limit in settings.values()) and (missed := found.unmet(**settings)):
+    if any(limit is not None for limit in limits.values()) and (missed := found.unmet(**limits)):
         for sentence in missed:
             warn(sentence)
         raise typer.Exit(EXIT_NOTHING_FEASIBLE)
@@ -144,23 +147,13 @@ def _print_score(found: Mapping[str, Any]) -> None:
         print_lines(aligned(costs), title="Cost on each chip")
 
 
-def _report(
-    models: list[str],
-    evaluation: str,
-    reference: str | None,
-    output_name: str | None,
-    output: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def _report(models: list[str], evaluation: str, output: Path | None, as_json: bool, **which: str | None) -> None:
     """Print a report, then leave with the exit code of a model that could not be run, if there is one."""
     from autoselect import classification_report
     from autoselect.cli.results import print_json
 
     with watching():
-        found = classification_report(
-            models, evaluation=evaluation, reference=reference, output_name=output_name, output=output
-        )
+        found = classification_report(models, evaluation=evaluation, output=output, **which)
     if as_json:
         print_json(found)
     else:

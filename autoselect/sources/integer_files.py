@@ -31,10 +31,8 @@ def integer_model(source: str | Path | bytes, signature: str | None) -> tuple[by
         content = source if isinstance(source, bytes) else fb.read_model_file(Path(source))
         file = TfliteFile(content)
         analysis.analyse(file)  # Refuses a file whose ops and tensors do not fit together.
-        model = file.model
-        if len({int(entry.subgraphIndex or 0) for entry in model.signatureDefs or []}) > 1:
-            tflite_files.choose(model, signature)
-            content = fb.serialise(model)
+        file = tflite_files.of_signature(file, signature)
+        content, model = file.content, file.model
     except ModelError as exc:
         raise ModelError(f"The integer model cannot be taken (--integer). {exc}") from exc
     ops = reader.read_graph(model).ops

@@ -16,6 +16,7 @@ from autoselect.sources import shapes
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 def choose(model: fb.Model, key: str | None) -> None:
@@ -43,6 +44,20 @@ def choose(model: fb.Model, key: str | None) -> None:
         for s in model.signatureDefs or []
         if (key is None or _key(s) == key) and s.subgraphIndex == 0 and _names_ends(model.subgraphs[0], s)
     ]
+
+
+def of_signature(file: TfliteFile, key: str | None) -> TfliteFile:
+    """A file, quantized or not, whose main subgraph is that of a signature; itself if the main one is that of all.
+
+    Raises:
+        UsageError: If there are several, and no such signature.
+        ModelError: If there are several and none is chosen.
+    """
+    if all(not entry.subgraphIndex for entry in file.model.signatureDefs or []):
+        return file
+    model = file.copied()
+    choose(model, key)
+    return TfliteFile(model=model)
 
 
 def _names_ends(graph: fb.SubGraph, signature: fb.SignatureDef) -> bool:

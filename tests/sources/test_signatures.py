@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 import zoo
 from reviewing import Reviewed
+from typer.testing import CliRunner
 
+import autoselect
+from autoselect.cli.main import app
 from autoselect.errors import AutoselectError, ModelError, UsageError
 from autoselect.sources import loading
 from autoselect.sources.keras_models import from_keras
@@ -155,3 +158,41 @@ def test_the_default_signature_is_taken_and_said(reviewed: Reviewed, tmp_path: P
     found = loading.float_model(tmp_path / "saved")
     reviewed("one signature of two", found.notes)
     assert Runner(found.content).inputs[0].shape == (1, 16)
+
+
+@pytest.mark.parametrize("source", [file, folder], ids=["a .tflite", "a SavedModel"])
+def test_the_chosen_one_is_scored(source: Callable[[], Any]) -> None:
+    """And no other one, though its inputs were as wide: what is scored has to be said."""
+    inputs = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32)
+    answers = np.stack([module().decode(row[np.newaxis])["y"].numpy()[0] for row in inputs])
+    scored = {
+        key: autoselect.evaluate(
+            source(), evaluation=(inputs, answers), metric="mse", signature=key, reference=source()
+        )
+        for key in ("choose", "decode")
+    }
+    assert scored["decode"].score == pytest.approx(0.0, abs=1e-9)
+    assert scored["choose"].score > 0.01
+    assert scored["decode"].drop == scored["choose"].drop == 0.0
+    with pytest.raises(ModelError):
+        autoselect.evaluate(source(), evaluation=(inputs, answers), metric="mse")
+    found = autoselect.inspect(source(), evaluation=(inputs, answers), metric="mse", signature="decode")
+    assert found.score["value"] == scored["decode"].score
+
+
+def test_the_command_line_scores_the_chosen_one(tmp_path: Path) -> None:
+    (tmp_path / "coder.tflite").write_bytes(file())
+    inputs = np.ones((4, 8), np.float32)
+    np.savez(tmp_path / "data.npz", x=inputs, y=np.zeros((4, 5), np.float32))
+    command = [
+        "evaluate",
+        str(tmp_path / "coder.tflite"),
+        "--evaluation",
+        str(tmp_path / "data.npz"),
+        "--metric",
+        "mse",
+    ]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == ModelError.exit_code
+    done = CliRunner().invoke(app, [*command, "--signature", "choose"])
+    assert done.exit_code == 0, done.output
