@@ -23,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import studies
 from studies import Step
 
+from autoselect.isolation.machine import steady_kernels
+
 WORK = studies.ROOT / "experiment-runs"
 COSTS = ("seconds", "minutes", "hours")
 
@@ -77,7 +79,7 @@ def run(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> str:
 
 def _ended(step: Step, command: Sequence[str], place: Path) -> int:
     path = os.pathsep.join(map(str, (studies.ROOT, *step.search_path)))
-    own = {**os.environ, "PYTHONPATH": path, "AUTOSELECT_REAL_DATA": str(studies.data_folder())}
+    own = {**os.environ, **steady_kernels(), "PYTHONPATH": path, "AUTOSELECT_REAL_DATA": str(studies.data_folder())}
     printed = place / "out" / step.prints if step.prints else place / "printed.txt"
     with printed.open("w", encoding="utf-8") as output, (place / "said.txt").open("w", encoding="utf-8") as errors:
         return subprocess.run(command, cwd=studies.ROOT, env=own, stdout=output, stderr=errors, check=False).returncode

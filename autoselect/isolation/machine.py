@@ -1,4 +1,4 @@
-"""How many worker processes the machine has room for; knows processors and memory, not what workers do."""
+"""How many worker processes the machine has room for, and which kernels all have; knows not what workers do."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ _GROUPS = Path("/sys/fs/cgroup")
 """Where Linux tells the limits of groups of processes: of containers, of jobs of batch systems, of services."""
 _OWN_GROUPS = Path("/proc/self/cgroup")
 """Names the groups of this process."""
+_PROCESSORS = Path("/proc/cpuinfo")
+"""Where Linux tells what its processors can do."""
 
 
 def default_workers(model_bytes: int = 0) -> int:
@@ -27,6 +29,21 @@ def default_workers(model_bytes: int = 0) -> int:
     # layers' inputs. Of ResNet-50 (102 MB) the largest worker took 2.3 GB.
     each = 1.5e9 + 15 * model_bytes
     return max(1, int(min(available_cpus(), memory_bytes() / each, MOST_WORKERS)))
+
+
+def steady_kernels() -> dict[str, str]:
+    """Variables of the environment with which OpenBLAS multiplies matrices alike on all processors that have AVX2.
+
+    It reads them as it is loaded. By itself it takes the kernels made for the processor, whose sums differ in the last
+    digits; these decide how some weights are rounded. Empty where the processor lacks AVX2, where Linux does not tell,
+    and where the user chose kernels.
+    """
+    name = "OPENBLAS_CORETYPE"
+    with contextlib.suppress(OSError):
+        can = set(_PROCESSORS.read_text(encoding="utf-8", errors="replace").split())
+        if {"avx2", "fma"} <= can and name not in os.environ:
+            return {name: "Haswell"}
+    return {}
 
 
 def why_fewer(workers: int) -> str | None:

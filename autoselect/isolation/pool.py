@@ -26,6 +26,7 @@ from pebble import ProcessExpired, ProcessPool
 from autoselect.errors import WorkerDied
 from autoselect.isolation import worker
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers, busy_with
+from autoselect.isolation.machine import steady_kernels
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ class _Context(LokyContext):  # type: ignore[misc]
         self._started: weakref.WeakSet[_Process] = weakref.WeakSet()
 
     def Process(self, *args: Any, **kwargs: Any) -> _Process:  # noqa: N802 - the name that multiprocessing gave it
-        process = _Process(*args, **kwargs)
+        process = _Process(*args, env=steady_kernels(), **kwargs)
         self._started.add(process)
         return process
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autoselect.isolation import machine
+from autoselect.isolation.pool import WorkerPool
 
 
 @pytest.mark.parametrize(
@@ -80,3 +84,39 @@ def test_a_process_knows_the_most_that_it_took() -> None:
     before = machine.peak_bytes()
     taken = np.ones(200_000_000, np.uint8)
     assert machine.peak_bytes() >= max(before, int(taken.sum()))
+
+
+@pytest.mark.parametrize(
+    ("flags", "chosen", "expected"),
+    [("sse avx avx2 fma", None, "Haswell"), ("sse avx", None, None), ("avx2 fma", "Zen", "Zen"), (None, None, None)],
+    ids=["as most", "an old one", "the user chose", "nobody tells"],
+)
+def test_matrices_are_multiplied_alike_where_processors_can(
+    flags: str | None, chosen: str | None, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("OPENBLAS_CORETYPE", chosen)
+    if flags is not None:
+        (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\n", encoding="ascii")
+    monkeypatch.setattr(machine, "_PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setattr("os.environ", {**os.environ, **machine.steady_kernels()})
+    assert os.environ.get("OPENBLAS_CORETYPE") == expected
+
+
+def _architectures() -> set[str]:
+    import scipy.linalg.blas  # noqa: F401 - it has an OpenBLAS of its own
+    from threadpoolctl import threadpool_info
+
+    return {one["architecture"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+@pytest.mark.skipif(not machine.steady_kernels(), reason="the processor has other kernels, or the user chose some")
+def test_workers_and_the_command_line_have_the_kernels_that_all_have(tmp_path: Path) -> None:
+    with WorkerPool(1, log=tmp_path / "worker.log") as pool:
+        assert pool.call(_architectures) == {"Haswell"}
+    told = (
+        "import autoselect.cli.main, numpy, threadpoolctl as t; print({a['architecture'] for a in t.threadpool_info()})"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str({"Haswell"})
