@@ -199,20 +199,23 @@ def _layouts(model: fb.Model) -> dict[str, tuple[int, ...]]:
 
 def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec, ...]:
     layouts = _layouts(model) if side == "inputs" else {}
-    keys: dict[int, str] = {}
+    keys: dict[int, list[str]] = {}  # several where a signature gives one value under several names
     for signature in model.signatureDefs or []:
         if (signature.subgraphIndex or 0) == 0:
-            keys = {int(m.tensorIndex): m.name.decode("utf-8", "replace") for m in getattr(signature, side) or []}
+            for entry in getattr(signature, side) or []:
+                keys.setdefault(int(entry.tensorIndex), []).append(entry.name.decode("utf-8", "replace"))
             break
     specs, taken = [], set[str]()
     for index in _indices(indices):
         tensor = model.subgraphs[0].tensors[index]
         name, dtype = fb.tensor_name(tensor), fb.TENSOR_DTYPES[tensor.type]
+        own = keys.get(index) or [name]
+        key = own.pop(0) if len(own) > 1 else own[0]
         if dtype not in _ITEM_BYTES or dtype == "bool":
             specs.append(
                 TensorSpec(
                     name=name,
-                    key=free_name(keys.get(index, name), taken),
+                    key=free_name(key, taken),
                     shape=fb.shape_of(tensor),
                     dtype=np.dtype(dtype),
                     is_quantized=bool(fb.scales(tensor)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
 import pytest
 import zoo
 
@@ -13,6 +14,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import TargetRefusal
 from autoselect.scoring.target_file import read_target
 from autoselect.scoring.target_penalty import island_table, on_target, refusal, require_accepted
+from autoselect.tflite.tflite_file import TfliteFile
 
 
 @functools.cache
@@ -40,6 +42,20 @@ def built(*places: int, fallback: Any = "float") -> Graph:
 
 def penalty(graph: Graph, target: str) -> float:
     return on_target(graph, read_target(target)).penalty
+
+
+def test_tflm_takes_a_model_that_keeps_a_state_as_its_interpreter_does() -> None:
+    runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    interpreter = runtime.Interpreter.from_bytes(zoo.remembering(), arena_size=1 << 20)
+    seen = []
+    for _ in range(2):
+        interpreter.set_input(np.ones((1, 8), np.float32), 0)
+        interpreter.invoke()
+        seen.append(interpreter.get_output(0).copy())
+    assert not np.array_equal(*seen)  # The state moved on.
+    graph = TfliteFile(zoo.remembering()).graph
+    for target in ("tflm", "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"):  # The others hand it to the same.
+        assert refusal(graph, read_target(target)) is None
 
 
 def test_tflm_refuses_hybrid_ops_and_takes_float_ones() -> None:

@@ -159,6 +159,14 @@ def test_outputs_of_one_name_have_keys_of_their_own() -> None:
     assert len(Runner(content)(dict(zip(("x0", "x1", "x2"), zoo.random_samples(content)[0], strict=True)))) == 2
 
 
+def test_a_value_under_several_names_of_the_signature_keeps_them_all() -> None:
+    source = zoo.from_function(lambda x: dict.fromkeys(("first", "second", "third"), x), (1, 6))
+    model = fb.parse(source.float_model)
+    assert len({int(i) for i in model.subgraphs[0].outputs}) == 1
+    assert {spec.key for spec in reader.output_specs(model)} == {"first", "second", "third"}
+    assert set(Runner(source.float_model)({"x0": np.zeros((1, 6), np.float32)})) == {"first", "second", "third"}
+
+
 def test_the_signature_names_inputs_and_outputs() -> None:
     model = fb.parse(zoo.two_inputs().float_model)
     inputs = {s.key: (s.shape, s.dtype) for s in reader.input_specs(model)}
