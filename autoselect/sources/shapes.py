@@ -133,7 +133,8 @@ def on_random_inputs(
     """What a function says of two random inputs of a model: normal numbers, or 0 and 1 for integers and bools.
 
     If the function refuses these, numbers are 0 and 1 too: they may be indices, as words of a Keras embedding. Then
-    all integers are 1: zero may be no index and no sample rate.
+    all integers are 1: zero may be no index and no sample rate. At last integers rise from zero: they may say to
+    which segment each row belongs. The second input has one segment more, so that sizes that depend on it differ.
 
     Args:
         model: Whose inputs they are.
@@ -149,21 +150,31 @@ def on_random_inputs(
     rng = np.random.default_rng(0)
     dtypes = [np.dtype(fb.TENSOR_DTYPES[model.subgraphs[0].tensors[i].type]) for i in model.subgraphs[0].inputs]
 
-    def rows(normal: str, least: int) -> list[list[np.ndarray]]:
-        def one(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-            drawn = rng.normal(size=shape) if dtype.kind in normal else rng.integers(least, 2, size=shape)
+    def rows(normal: str, whole: Callable[[int, tuple[int, ...]], np.ndarray]) -> list[list[np.ndarray]]:
+        def one(dtype: np.dtype[Any], shape: tuple[int, ...], number: int) -> np.ndarray:
+            drawn = rng.normal(size=shape) if dtype.kind in normal else whole(number, shape)
             return drawn.astype(dtype)
 
-        return [[one(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)] for _ in range(2)]
+        return [[one(dtype, shape, i) for dtype, shape in zip(dtypes, shapes, strict=True)] for i in range(2)]
+
+    def zero_or_one(_: int, shape: tuple[int, ...]) -> np.ndarray:
+        return rng.integers(0, 2, size=shape)
 
     refusals = []
-    for normal, least in (("fc", 0), ("", 0), ("fc", 1)):
-        tried = rows(normal, least)
+    kinds = (("fc", zero_or_one), ("", zero_or_one), ("fc", lambda _, shape: np.ones(shape)), ("fc", _rising))
+    for normal, whole in kinds:
+        tried = rows(normal, whole)
         try:
             return tried, [call(row) for row in tried]
         except ModelError as exc:
             refusals.append(exc)
     raise refusals[0]
+
+
+def _rising(number: int, shape: tuple[int, ...]) -> np.ndarray:
+    """0 in the first input, 0 and then 1 along the last axis in the second."""
+    size = shape[-1] if shape else 1
+    return np.broadcast_to((np.arange(size) >= size - size // 2) * number, shape)
 
 
 def resize_inputs(model: fb.Model, shapes: Mapping[int, tuple[int, ...]], *, free_batch: Collection[int] = ()) -> None:

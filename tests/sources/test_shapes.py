@@ -94,6 +94,16 @@ def test_shapes_are_found_where_zero_is_no_value() -> None:
     assert Runner(loading.float_model(content).content).outputs[0].shape == (1, 8)
 
 
+def test_a_model_whose_integers_must_rise_is_taken() -> None:
+    import tensorflow as tf
+
+    call = tf.function(tf.math.segment_sum)
+    function = call.get_concrete_function(tf.TensorSpec([6, 4], tf.float32), tf.TensorSpec([6], tf.int32))
+    content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+    found = fb.parse(loading.float_model(content).content).subgraphs[0]
+    assert found.tensors[found.outputs[0]].shapeSignature.tolist() == [-1, 4]  # It depends on the values.
+
+
 def test_a_file_of_true_shapes_is_taken_as_it_is() -> None:
     content = zoo.cnn().float_model
     assert not loading.needs_worker(content)
