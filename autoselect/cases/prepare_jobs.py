@@ -6,7 +6,7 @@ Each job may die without harm to the run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from autoselect.cases.prepared import Prepared, write_prepared
 from autoselect.data.samples import SampleStore
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Quantizer, Recipe
-from autoselect.errors import BuildError, ScoreError
+from autoselect.errors import BuildError, DataError, ScoreError
 from autoselect.quantize.building import proof
 from autoselect.quantize.building.blueprint import Blueprint
 from autoselect.quantize.building.build import Builder
@@ -34,7 +34,7 @@ from autoselect.scoring import evaluate
 from autoselect.sources import integer_files, loading
 from autoselect.sources.wishes import Wishes
 from autoselect.tflite import comparing
-from autoselect.tflite.runner import Runner
+from autoselect.tflite.runner import Outputs, Runner
 from autoselect.tflite.tflite_file import TfliteFile
 
 _COMPARED_SAMPLES = 16
@@ -184,13 +184,33 @@ def _first(store: SampleStore, count: int) -> list[dict[str, np.ndarray]]:
 
 
 def run_reference(root: Path, part: str) -> None:
-    """Run the float model over a part and keep its outputs."""
+    """Run the float model over a part and keep its outputs.
+
+    Raises:
+        DataError: If an output has another shape for some samples than for others.
+    """
     case = open_case(root)
     out = case.files.reference(part)
     runner = Runner(case.files.float_model.read_bytes())
     samples = case.part(part)
     with storage_errors(out):
-        evaluate.ReferenceOutputs.write(out, (runner(samples.inputs(i)) for i in range(len(samples))))
+        evaluate.ReferenceOutputs.write(out, _of_one_shape(runner(samples.inputs(i)) for i in range(len(samples))))
+
+
+def _of_one_shape(outputs: Iterable[Outputs]) -> Iterator[Outputs]:
+    """The outputs of samples as they are, where each output has one shape; scores put samples side by side."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for number, sample in enumerate(outputs):
+        for key, value in sample.items():
+            first = shapes.setdefault(key, value.shape)
+            if value.shape != first:
+                raise DataError(
+                    f"Expected outputs of one shape for all samples, but output {key!r} has the shape {first} for "
+                    f"sample 0 and {value.shape} for sample {number} of the samples that are scored: its "
+                    "size depends on the values of the inputs. Bring samples for which it is the same, such as "
+                    "sequences of one length, or leave this output out of the model."
+                )
+        yield sample
 
 
 def blueprint(root: Path, recipe_json: str, int16: bool = False) -> Blueprint:

@@ -398,3 +398,20 @@ def test_inspect_names_the_model_that_cannot_be_scored(monkeypatch: pytest.Monke
     monkeypatch.setattr("autoselect.api.evaluating.score_jobs.score", dying_score)
     with pytest.raises(PreparationError, match=r"pump_monitor\.tflite .*\. gone"):
         autoselect.inspect(pump.MODEL_PATH, evaluation=pump.HELDOUT)
+
+
+def test_outputs_of_several_shapes_are_refused() -> None:
+    """They were put one behind the other as if all had the shape of the first."""
+    import tensorflow as tf
+
+    call = tf.function(lambda x, n: tf.tanh(x)[:n] @ zoo.weights(4, 3))
+    specs = tf.TensorSpec((8, 4), tf.float32, name="x"), tf.TensorSpec((), tf.int32, name="n")
+    function = call.get_concrete_function(*specs)
+    model = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
+    x = np.random.default_rng(0).normal(size=(10, 8, 4)).astype(np.float32)
+    samples = {"x": x, "n": np.array([2, 2, 2, 5] * 2 + [3, 4], np.int32)}
+    told = r"'output_0' has the shape \(2, 3\) for sample 0 and \(5, 3\) for sample 3 .* one length"
+    with pytest.raises(DataError, match=told):
+        autoselect.evaluate(model, evaluation=samples, metric="sqnr_db", reference=model)
+    same = {"x": x, "n": np.full(10, 3, np.int32)}
+    assert autoselect.evaluate(model, evaluation=same, metric="sqnr_db", reference=model).score == 200.0
