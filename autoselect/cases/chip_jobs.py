@@ -269,7 +269,8 @@ def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
     compiled, written = compiler_of(chip_target).compiled(content, timeout_seconds=how.timeout_seconds)
     write_bytes(case.files.compiled(sha256, chip_target.name), written)
     cut = on_target(read_for(content, target, how), target)
-    return ChipReply(fragmentation=asdict(cut), compiled=asdict(compiled))
+    segments = max(cut.segments, compiled.segments) if target.parts else compiled.segments
+    return ChipReply(fragmentation={**asdict(cut), "segments": segments}, compiled=asdict(compiled))
 
 
 def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: int) -> Emulated:

@@ -219,11 +219,14 @@ def _kept(
 
 
 def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler) -> str:
-    """The key of a kept answer: the question, the bytes, the versions, and what of the target the answer depends on."""
+    """The key of a kept answer: the question, the bytes, the versions, and what of the target the answer depends on.
+
+    A refusal names the target.
+    """
     processors = (target.accelerator, target.host)
     prices = (*processors, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
     # Format of the kept files; it is raised if they say something else than before.
-    made_of = (5, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
+    made_of = (6, kind, target.name, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 
 

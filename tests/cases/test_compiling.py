@@ -113,6 +113,7 @@ assert PHONE.accelerator is not None
 assert isinstance(PHONE.compiler, LitertPlugin)
 OTHERS = {
     "other bytes": {"content": b"another"},
+    "another name": {"target": replace(U55, name="my-chip")},
     "another price": {"target": replace(U55, crossing_fixed=1.0)},
     "another price of a piece": {"target": replace(U55, piece_fixed=1.0)},
     "another price of a byte": {"target": replace(U55, ddr_per_byte=1.0)},
