@@ -12,7 +12,7 @@ from typing import Any
 from autoselect.api.results import Compilation, CompiledModel, Rows
 from autoselect.api.source import ModelFile, file_content, file_name, naming, needs_converter
 from autoselect.cases import versions
-from autoselect.cases.compiling import UNKEPT, as_compiled, compile_report, read_for
+from autoselect.cases.compiling import UNKEPT, as_compiled, compile_report, partition, read_for
 from autoselect.compilers.compiler import ChipCompiler, Partition
 from autoselect.compilers.litert_plugin import DISPATCH_OP, name_of
 from autoselect.compilers.opening import compiler_of
@@ -141,6 +141,8 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     costs |= {chip["name"]: chip["penalty"] for chip in chips}
     table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
     table["refusal"] = refused or table["refusal"]
+    if len(chips) == len(target.chips):
+        table["segments"] = max(chip["partitions"] for chip in chips)
     if target.compilers:
         table |= _as_compiled(content, graph, target, table, costs)
     table["costs"] = [{"name": chip.name, "penalty": costs[chip.name], "unit": chip.unit} for chip in target.chips]
@@ -205,19 +207,20 @@ def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Row
 def _chip_row(graph: Graph, chip: Target, verdict: Verdict, content: bytes | None) -> dict[str, Any]:
     made: dict[str, Any] = {"ddr_bytes": verdict.ddr_bytes, "moved": {}, "cost": verdict.cost}
     uncompiled = None if content else "nothing is compiled"
+    taken = [placement.place is Place.ACCELERATOR for placement in verdict.placements]
+    runs = [[i for i, _ in run] for on_chip, run in groupby(enumerate(taken), key=lambda pair: pair[1]) if on_chip]
     if content:
         try:
             made = compile_report(content, chip, verdict, UNKEPT)
+            runs = [list(piece) for piece in partition(content, chip, UNKEPT).pieces]
         except TrialError as exc:
             uncompiled = str(exc)
-    taken = [placement.place is Place.ACCELERATOR for placement in verdict.placements]
-    runs = [[i for i, _ in run] for on_chip, run in groupby(enumerate(taken), key=lambda pair: pair[1]) if on_chip]
     left = {i: placement.reason for i, placement in enumerate(verdict.placements) if not taken[i]}
     return {
         "name": chip.name,
         "unit": chip.unit,
         "accelerator": chip.accelerator.name if chip.accelerator else "the chip",
-        "partitions": verdict.segments,
+        "partitions": len(runs),
         "left_ops": verdict.left_ops,
         "crossing_tensors": len(verdict.crossings),
         "crossing_bytes": verdict.crossing_bytes,

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from autoselect.cases.compiling import UNKEPT, any_spills, look_at, read_for
+from autoselect.cases.compiling import UNKEPT, any_spills, least_cost, look_at, read_for
 from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case, read_seen
@@ -130,7 +130,8 @@ def look(root: Path, recipe_json: str, states: Sequence[str]) -> None:
     judged = [views(built.graph, target) for built in builds]
     seen = []
     for place, chip in enumerate(target.chips):
-        best = min(of_chips[place][1].cost for of_chips in judged)
+        own = [(built.content, of_chips[place][1]) for built, of_chips in zip(builds, judged, strict=True)]
+        best = least_cost(own, chip, case.scoring.compiling)
         asked = chip in target.asked
         seen_ops = look_at(_as_seen(builds, target.asked.index(chip)), chip, how) if asked else Seen()
         seen.append(replace(seen_ops, best=best or 1.0))
@@ -268,7 +269,8 @@ def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
     compiled, written = compiler_of(chip_target).compiled(content, timeout_seconds=how.timeout_seconds)
     write_bytes(case.files.compiled(sha256, chip_target.name), written)
     cut = on_target(read_for(content, target, how), target)
-    return ChipReply(fragmentation=asdict(cut), compiled=asdict(compiled))
+    segments = max(cut.segments, compiled.segments) if target.parts else compiled.segments
+    return ChipReply(fragmentation={**asdict(cut), "segments": segments}, compiled=asdict(compiled))
 
 
 def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: int) -> Emulated:

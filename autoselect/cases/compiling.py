@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -78,30 +78,60 @@ def partition(content: bytes, target: Target, how: Compiling) -> Partition:
 def compile_candidate(
     content: bytes, graph: Graph, target: Target, predicted: Verdict, how: Compiling
 ) -> dict[str, Any]:
-    """Compile a candidate for its target; of several chips, for those whose memory is too small for some candidates.
+    """Compile a candidate for its target.
+
+    For several chips it is compiled for those whose compiler judges every candidate, and for those whose memory is too
+    small for some candidates.
 
     Returns:
-        As :func:`compile_report`. Of several chips it is that of the dearest that was compiled for, but segments and
-        cost are the worst of all chips'.
+        As :func:`compile_report`. Of several chips it is that of the dearest that was compiled for, but segments are
+        the most of all chips', and cost and crossings those of the dearest chip.
     """
     if not target.parts:
         return compile_report(content, target, predicted, how)
-    reports, costs = dict[str, dict[str, Any]](), dict[str, float]()
+    reports, found = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
     for chip, verdict in views(graph, target):
-        costs[chip.name] = verdict.cost / chip.best
-        if chip.spills:
+        found[chip.name] = {
+            "cost": verdict.cost,
+            "segments": verdict.segments,
+            "crossing_tensors": len(verdict.crossings),
+            "crossing_bytes": verdict.crossing_bytes,
+        }
+        if chip.spills or (how.each and is_judging(chip)):
             reports[chip.name] = compile_report(content, chip, verdict, how)
-            costs[chip.name] = reports[chip.name]["cost"] / chip.best
+            found[chip.name] = {name: reports[chip.name][name] for name in found[chip.name]}
+        found[chip.name]["cost"] /= chip.best
+    dearest = max(found.values(), key=lambda figures: figures["cost"])
     return {
-        **reports[max(reports, key=costs.__getitem__)],
-        "cost": max(costs.values()),
-        "segments": max(predicted.segments, *(report["segments"] for report in reports.values())),
-        "crossing_tensors": len(predicted.crossings),
-        "crossing_bytes": predicted.crossing_bytes,
+        **reports[max(reports, key=lambda name: found[name]["cost"])],
+        **dearest,
+        "segments": max(figures["segments"] for figures in found.values()),
         "predicted_segments": predicted.segments,
         "predicted_cost": predicted.cost,
         "agrees": all(report["agrees"] for report in reports.values()),
     }
+
+
+def is_judging(chip: Target) -> bool:
+    """Whether a chip's compiler tells cost and pieces of a candidate as a whole, and its profile forecasts them."""
+    return chip.compiler is not None and not chip.asks_compiler
+
+
+def least_cost(models: Sequence[tuple[bytes, Verdict]], chip: Target, how: Compiling | None) -> float:
+    """What the cheapest of some models costs on a chip: by its compiler if that judges every candidate.
+
+    Args:
+        models: Built models, and what the chip's profile forecasts of each. One that it refuses counts only if it
+            refuses all: ops that run nowhere cost nothing.
+        chip: One chip.
+        how: How its compiler is asked; None if nothing is compiled.
+    """
+    taken = [model for model in models if not model[1].refused()] or models
+    content, verdict = min(taken, key=lambda model: model[1].cost)
+    if how is not None and how.each and is_judging(chip):
+        with contextlib.suppress(TrialError):
+            return float(compile_report(content, chip, verdict, how)["cost"])
+    return verdict.cost
 
 
 def as_compiled(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,11 +219,14 @@ def _kept(
 
 
 def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler) -> str:
-    """The key of a kept answer: the question, the bytes, the versions, and what of the target the answer depends on."""
+    """The key of a kept answer: the question, the bytes, the versions, and what of the target the answer depends on.
+
+    A refusal names the target.
+    """
     processors = (target.accelerator, target.host)
     prices = (*processors, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
     # Format of the kept files; it is raised if they say something else than before.
-    made_of = (5, kind, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
+    made_of = (6, kind, target.name, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 
 

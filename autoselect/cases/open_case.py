@@ -19,7 +19,7 @@ from autoselect.cases.compiling import UNKEPT, Compiling, partition
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.prepared import Prepared, load_prepared
 from autoselect.compilers.emulation import EmulatedRunner
-from autoselect.compilers.libraries import find_libraries
+from autoselect.compilers.libraries import NEEDED, find_libraries
 from autoselect.compilers.opening import compiler_of
 from autoselect.data.samples import SampleStore
 from autoselect.domain.objectives import Direction
@@ -151,7 +151,9 @@ class OpenCase:
             TargetRefusal, WorkerDied, JobFailed: If it does not compile.
         """
         plugin, path = chip.compiler, self.files.compiled(sha256, chip.name)
-        libraries = find_libraries(plugin.manufacturer, plugin.libraries) if isinstance(plugin, LitertPlugin) else None
+        libraries = None
+        if isinstance(plugin, LitertPlugin) and plugin.manufacturer in NEEDED:
+            libraries = find_libraries(plugin.manufacturer, plugin.libraries)
         if libraries is None:
             raise ScoreError(f"There is no emulation of {chip.name}.")
         content, how = self.files.candidate(sha256).read_bytes(), self.scoring.compiling or UNKEPT

@@ -152,7 +152,7 @@ def check(
     there = memory_bytes()
     print_fields(_fields(found, _free_bytes(output), there))
     if found.refused:
-        warn(f"The all-integer model, the first trial of every search, is refused. {found.refused}")
+        warn(f"The all-integer model, the first trial of every search, fails. {found.refused}")
     if found.memory["all"] > there:
         warn(
             f"The search would take more memory than there is. Let fewer than {found.workers} workers do it "
@@ -181,7 +181,7 @@ def _fields(found: Outlook, free_bytes: int, machine_bytes: float) -> dict[str, 
         f"{counted(found.units, 'unit')} that move together",
         "samples": samples,
         "search space": f"{_many(found.candidates)} candidates; {found.states} states for each unit",
-        "one trial": "refused" if found.refused else _trial(found),
+        "one trial": "fails" if found.refused else _trial(found),
         "the search": f"{counted(found.trials, 'trial')} on {counted(found.workers, 'worker')}",
         "disk": f"about {format_size(found.disk_bytes)} while it runs, {free_bytes / 1e9:,.0f} GB free",
         "memory": f"about {found.memory['all'] / 1e9:.1f} GB in all, of {machine}",

@@ -67,7 +67,7 @@ class Libraries:
 
 
 def find_libraries(manufacturer: str, named: str | None = None) -> Libraries | None:
-    """Find a vendor's libraries; None for a vendor whose plugin finds them by itself.
+    """Find a vendor's libraries; None for a vendor whose plugin finds them by itself, if the profile names no folder.
 
     They are looked for where the profile says, then where the environment variable says, then in the package
     ``ai_edge_litert_sdk_qualcomm``, then in the package ``onnxruntime_qnn``. The first of these that is there counts.
@@ -81,7 +81,7 @@ def find_libraries(manufacturer: str, named: str | None = None) -> Libraries | N
     """
     needed = NEEDED.get(manufacturer)
     if needed is None:
-        return None
+        return None if named is None else _only_named(manufacturer, Path(named))
     for origin, folder in _places(named):
         missing = [name for name in needed if not (folder / name).is_file()]
         if set(missing) - {_UNUSED}:
@@ -94,6 +94,16 @@ def find_libraries(manufacturer: str, named: str | None = None) -> Libraries | N
             folder=folder, beside=(beside,) if beside.is_dir() else (), origin=origin, stood_in=tuple(missing)
         )
     raise UsageError(f"The libraries of {manufacturer} are not there. {_BRING}")
+
+
+def _only_named(manufacturer: str, folder: Path) -> Libraries:
+    """The folder that a profile names, of a vendor of whose libraries nobody here knows the names."""
+    if not folder.is_dir():
+        raise UsageError(
+            f"The libraries of {manufacturer} are not there: {folder} (the profile) is no folder. Change libraries in "
+            "the profile, or leave it out if the system finds them."
+        )
+    return Libraries(folder=folder, beside=(), origin="the profile", stood_in=())
 
 
 _BRING = (

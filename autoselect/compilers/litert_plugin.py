@@ -375,6 +375,8 @@ _FOLDER = re.compile(r"/\S*/")
 def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str, int]) -> Compiled:
     verdict = judge(graph, replace(target, rules=()))
     ddr_bytes = moved.get("read_total", 0) + moved.get("write_total", 0)
+    # A plugin may cut a run of ops that it takes into several pieces.
+    further = max(len(found.pieces), 1) - max(verdict.segments, 1)
     return Compiled(
         segments=len(found.pieces),
         host_ops=dict(Counter(graph.ops[i].op_type for i in found.left)),
@@ -383,7 +385,7 @@ def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str
         crossing_bytes=verdict.crossing_bytes,
         ddr_bytes=ddr_bytes,
         moved=dict(moved),
-        cost=verdict.cost + target.ddr_per_byte * (ddr_bytes - verdict.ddr_bytes),
+        cost=verdict.cost + target.piece_fixed * further + target.ddr_per_byte * (ddr_bytes - verdict.ddr_bytes),
     )
 
 

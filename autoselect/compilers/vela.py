@@ -58,6 +58,13 @@ class VelaCompiler:
                 f"Target {self._target.name!r} needs Arm's Vela, which is not installed. "
                 "Install it: pip install 'autoselect[ethos-u]'; a search can also leave compiling out: --no-compiling."
             )
+        chip, system = map(_family, (self._config.accelerator_config, self._config.system_config))
+        if chip and system and chip != system:  # Vela compiles all the same, and its cycles are of no chip.
+            raise UsageError(
+                f"The profile {self._target.name} compiles for {self._config.accelerator_config} with a system of "
+                f"another chip, {self._config.system_config}: expected one of the {chip}. Change accelerator_config, "
+                "system_config or memory_mode there."
+            )
 
     def versions(self) -> dict[str, str]:
         """See :meth:`.compiler.ChipCompiler.versions`."""
@@ -102,6 +109,12 @@ class VelaCompiler:
             if not found.is_file() or len(summaries) != 1:
                 raise JobFailed(f"Vela ended well for {self._target.name}, but wrote no model or no summary.")
             return found.read_bytes(), _summary(summaries[0])
+
+
+def _family(name: str) -> str:
+    """The chip that a name of Vela's is for, such as ``Ethos-U85``; empty if it tells none."""
+    found = re.match(r"ethos[-_]u(\d+)[-_]", name, re.IGNORECASE)
+    return f"Ethos-U{found[1]}" if found else ""
 
 
 def _summary(path: Path) -> dict[str, str]:

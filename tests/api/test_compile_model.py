@@ -125,6 +125,22 @@ def test_what_is_inside_a_piece_and_read_by_nobody_else_is_no_output(model: Path
     assert chip["pieces"][0]["output_bytes"] == expected > 0
 
 
+def test_pieces_are_the_compilers_though_they_touch(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin may cut a run of ops that it takes."""
+
+    class Cutting(FakeCompiler):
+        def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
+            found = super().partition(content, timeout_seconds=timeout_seconds)
+            return Partition(pieces=((0, 1), (2,), *found.pieces[1:]), left=found.left)
+
+    for module in ("api", "cases"):
+        monkeypatch.setattr(f"autoselect.{module}.compiling.compiler_of", lambda _chip: Cutting())
+    found = autoselect.inspect(model, target=CHIP)["target"]
+    (chip,) = found["chips"]
+    assert (found["segments"], chip["partitions"], chip["penalty"]) == (4, 4, 5.0)
+    assert [piece["ops"] for piece in chip["pieces"]][:2] == [[0, 1], [2]]
+
+
 def test_two_targets_of_one_name_are_not_written_over_each_other(model: Path, fakes: dict[str, FakeCompiler]) -> None:
     mine = model.with_name("mine.toml")
     mine.write_text(f'extends = "{CHIP}"\n[crossing]\nfixed = 5.0\nper_byte = 1.0\n', encoding="utf-8")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import cloudpickle
 import pytest
 import zoo
 
@@ -16,15 +17,21 @@ from autoselect.cases.compiling import (
     any_spills,
     compile_candidate,
     compile_report,
+    least_cost,
     look_at,
     partition,
     read_for,
 )
+from autoselect.cases.files import CaseFiles
+from autoselect.cases.prepare import write_scoring
+from autoselect.cases.settings import SearchSettings
+from autoselect.cases.settled import Facts, settle
 from autoselect.compilers.compiler import Partition
 from autoselect.domain.graph import Graph
-from autoselect.domain.targets import Compiled, LitertPlugin, Seen, Target, as_seen
-from autoselect.domain.verdicts import Verdict, judge, moves_beside
+from autoselect.domain.targets import Compiled, LitertPlugin, Place, Seen, Target, as_seen
+from autoselect.domain.verdicts import Placement, Verdict, judge, moves_beside
 from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
+from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
 
 U55, PHONE = read_target("ethos-u55-128"), read_target("qualcomm-sm8750")
@@ -106,6 +113,7 @@ assert PHONE.accelerator is not None
 assert isinstance(PHONE.compiler, LitertPlugin)
 OTHERS = {
     "other bytes": {"content": b"another"},
+    "another name": {"target": replace(U55, name="my-chip")},
     "another price": {"target": replace(U55, crossing_fixed=1.0)},
     "another price of a piece": {"target": replace(U55, piece_fixed=1.0)},
     "another price of a byte": {"target": replace(U55, ddr_per_byte=1.0)},
@@ -300,3 +308,70 @@ def test_of_several_chips_a_candidate_is_compiled_for_those_that_spill(monkeypat
         assert found["predicted_cost"] == plain.cost
         assert found["agrees"]
         assert not fake.answers
+
+
+def test_of_several_chips_without_lists_of_their_compilers_a_candidate_is_compiled_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The compilers' figures count in place of the profiles', each in units of the chip's own best."""
+    content, several = zoo.cnn().float_model, read_target("ethos-u55-128,ethos-u85-256,tflm")
+    graph = read_for(content, several, UNKEPT)
+    seen = as_seen(several, [Seen(best=2.0), Seen(best=5.0), Seen(best=1e12)])
+    fake = install(monkeypatch, replace(DONE, segments=3), replace(DONE, segments=1, cost=4000.0, crossing_tensors=7))
+    found = compile_candidate(content, graph, seen, replace(judge(graph, seen), segments=9), UNKEPT)
+    assert (found["cost"], found["segments"], found["crossing_tensors"]) == (800.0, 3, 7)
+    assert (found["predicted_segments"], fake.answers) == (9, [])
+
+
+def test_of_several_chips_one_refusal_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    content, several = zoo.cnn().float_model, read_target("ethos-u55-128,ethos-u85-256")
+    graph = read_for(content, several, UNKEPT)
+    install(monkeypatch, DONE, CompilerRefusal("too wide"))
+    with pytest.raises(CompilerRefusal, match="too wide"):
+        compile_candidate(content, graph, several, judge(graph, several), UNKEPT)
+
+
+@pytest.mark.parametrize(
+    ("target", "compiling", "compiles"),
+    [
+        ("ethos-u55-128", True, True),
+        ("ethos-u55-128,ethos-u85-256", True, True),
+        ("ethos-u55-128,tflm", True, True),
+        ("edgetpu,tflm", True, False),
+        ("ethos-u55-128,ethos-u85-256", False, False),
+    ],
+)
+def test_which_targets_every_candidate_is_compiled_for(
+    tmp_path: Path, target: str, compiling: bool, compiles: bool
+) -> None:
+    chosen = settle(SearchSettings(target=target, compiling=compiling), Facts())
+    write_scoring(files := CaseFiles(root=tmp_path), make_metric("accuracy"), None, chosen)
+    how = cloudpickle.loads(files.scoring.read_bytes()).compiling
+    assert (how is not None and how.each) is compiles
+
+
+COSTS = {
+    "the cheapest counts": ((30.0, 20.0), (False, False), None, 20.0),
+    "not what is refused": ((30.0, 20.0), (False, True), None, 30.0),
+    "what is refused, if all is": ((30.0, 20.0), (True, True), None, 20.0),
+    "by the compiler": ((30.0, 20.0), (False, False), DONE, 1000.0),
+    "not by a compiler that fails": ((30.0, 20.0), (False, False), JobFailed("rc 3"), 20.0),
+}
+
+
+@pytest.mark.parametrize(("costs", "refused", "answer", "least"), COSTS.values(), ids=COSTS)
+def test_what_the_cheapest_model_costs(
+    monkeypatch: pytest.MonkeyPatch,
+    costs: tuple[float, float],
+    refused: tuple[bool, bool],
+    answer: Compiled | Exception | None,
+    least: float,
+) -> None:
+    """Ops that run nowhere cost nothing, so that a refused model would look cheap."""
+    install(monkeypatch, *([] if answer is None else [answer]))
+    nowhere = Placement(place=Place.NOWHERE, precision=None, refused_by="runtime")
+    models = [
+        (b"model", replace(PREDICTED, host_cost=cost, placements=(nowhere,) if is_refused else ()))
+        for cost, is_refused in zip(costs, refused, strict=True)
+    ]
+    assert least_cost(models, U55, None if answer is None else UNKEPT) == least

@@ -162,8 +162,8 @@ def test_a_check_warns_of_too_little_memory(reviewed: Reviewed, monkeypatch: pyt
 def test_a_check_says_what_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     nan = float("nan")
     done = checked(monkeypatch, refused="No kernel.", build_seconds=nan, score_seconds=nan, search_seconds=nan)
-    assert "one trial     refused" in done.stdout
-    assert "is refused. No kernel." in done.stderr
+    assert "one trial     fails" in done.stdout
+    assert "fails. No kernel." in done.stderr
     assert "nan" not in done.stdout
 
 

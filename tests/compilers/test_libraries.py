@@ -158,7 +158,17 @@ def test_an_incomplete_folder_hides_the_whole_one_after_it(installed: Callable[.
 def test_other_manufacturers_find_their_own(manufacturer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(QNN_VARIABLE, str(tmp_path / "none"))
     assert find_libraries(manufacturer) is None
-    assert find_libraries(manufacturer, str(tmp_path)) is None
+
+
+def test_a_folder_that_a_profile_names_counts_for_every_manufacturer(tmp_path: Path) -> None:
+    (tmp_path / "libneuron_adapter.so").write_bytes(b"1234")
+    found = find_libraries("MediaTek", str(tmp_path))
+    assert found is not None
+    with found.search_path() as path:
+        assert path.split(":")[0] == str(tmp_path)
+    assert found.versions() == {"libraries": "the profile, 1 files of 4 bytes"}
+    with pytest.raises(UsageError, match="MediaTek"):
+        find_libraries("MediaTek", str(tmp_path / "none"))
 
 
 @pytest.mark.usefixtures("bare")

@@ -76,7 +76,7 @@ def cut(taken):
     for index, op in enumerate(main.operators):
         if index not in taken:
             ops.append(op)
-        elif runs and runs[-1][-1] == index - 1:
+        elif runs and runs[-1][-1] == index - 1 and index not in plan.get("cuts", []):
             runs[-1].append(index)
         else:
             runs.append([index])
@@ -421,6 +421,15 @@ def test_what_the_pieces_move_is_summed_up(fake: Fake) -> None:
     # A byte more costs what the profile says of a byte.
     dearer, _ = fake.plans(plan, {**plan, "out": SUMMARY * 3}).compiled(content(), timeout_seconds=60.0)
     assert dearer.cost - found.cost == pytest.approx(21000 * PHONE.ddr_per_byte)
+
+
+def test_pieces_cost_as_many_as_there_are_though_they_touch(fake: Fake) -> None:
+    """A plugin may cut a run of ops that it takes."""
+    plans = [{"taken": [1, 2, 3, 4, 5, 6], "cuts": cuts} for cuts in ((), (3,), (3, 5))]
+    made = [fake.plans(plan, plan).compile(content(), timeout_seconds=60.0) for plan in plans]
+    assert [one.segments for one in made] == [1, 2, 3]
+    further = [one.cost - made[0].cost for one in made]
+    assert further == pytest.approx([0.0, fake.target.piece_fixed, 2.0 * fake.target.piece_fixed])
 
 
 def test_a_model_of_which_nothing_is_taken_is_not_compiled(fake: Fake) -> None:

@@ -20,6 +20,7 @@ from autoselect.compilers.opening import compiler_of
 from autoselect.compilers.vela import NPU_OP, VelaCompiler
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.targets import Vela
 from autoselect.domain.verdicts import judge
 from autoselect.errors import AutoselectError, CompilerRefusal, JobFailed, UsageError, WorkerDied
 from autoselect.quantize.building.build import Candidate
@@ -103,6 +104,28 @@ def test_without_vela_the_command_that_installs_it_is_told(monkeypatch: pytest.M
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UsageError, match=r"pip install 'autoselect\[ethos-u\]'"):
         VelaCompiler(U55).require()
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "system", "words"),
+    [
+        ("ethos-u85-256", "Ethos_U55_High_End_Embedded", "expected one of the Ethos-U85"),
+        ("ethos-u55-128", "Ethos_U65_Embedded", "expected one of the Ethos-U55"),
+        ("ethos-u55-32", "Ethos_U55_Deep_Embedded", None),
+        ("ethos-u65-512", "My_System", None),
+    ],
+)
+def test_a_system_of_another_chip_is_told_before_the_work(accelerator: str, system: str, words: str | None) -> None:
+    """Vela compiles for such a pair all the same."""
+    pytest.importorskip("ethosu")
+    assert isinstance(U55.compiler, Vela)
+    pair = replace(U55.compiler, accelerator_config=accelerator, system_config=system)
+    compiler = VelaCompiler(replace(U55, compiler=pair))
+    if words is None:
+        compiler.require()
+        return
+    with pytest.raises(UsageError, match=words):
+        compiler.require()
 
 
 def test_a_target_without_a_compiler_is_refused() -> None:
