@@ -33,14 +33,14 @@ def _respell(model: fb.Model) -> list[tuple[str, str]]:
         written = _written_anew(model, op)
         ops += written or [op]
         if written:
-            found.append((fb.op_type(model, op), fb.op_type(model, written[0])))
+            found.append((fb.op_type(model, op), fb.op_type(model, written[-1])))
     graph.operators = ops
     return found
 
 
 def _written_anew(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
     write = _WRITERS.get(fb.op_type(model, op))
-    if write is None or model.subgraphs[0].tensors[op.inputs[0]].type != schema.TensorType.FLOAT32:
+    if write is None or model.subgraphs[0].tensors[op.outputs[0]].type != schema.TensorType.FLOAT32:
         return []
     return write(model, op)
 
@@ -101,9 +101,43 @@ def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
     return found
 
 
+def _compared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
+    """A choice between the two values by whether the index is the place; nothing where depth or values are unknown.
+
+    In integers ONE_HOT copies its two values, to which the quantizer gives scales of their own.
+    """
+    tensors, output = model.subgraphs[0].tensors, int(op.outputs[0])
+    source, depth, *values = map(int, op.inputs)
+    if not all(fb.is_constant(model, tensors[i]) for i in (depth, *values)):
+        return []
+    rank, dtype = len(fb.shape_of(tensors[output])), fb.TENSOR_DTYPES[tensors[source].type]
+    at = op.builtinOptions.axis % rank
+    places = np.arange(int(fb.constant_values(model, tensors[depth])), dtype=dtype)
+    added = [
+        editing.add_constant(model, f"{fb.tensor_name(tensors[output])}/{name}", constant)
+        for name, constant in (("axis", np.array(at, np.int32)), ("places", places.reshape(-1, *[1] * (rank - 1 - at))))
+    ]
+    wide, is_there = len(tensors), len(tensors) + 1
+    tensors += [copy(tensors[source]), copy(tensors[output])]
+    tensors[wide].shape, tensors[is_there].type = _with_one(tensors[source].shape, at), schema.TensorType.BOOL
+    tensors[wide].shapeSignature = _with_one(tensors[source].shapeSignature, at)
+    for index, name in ((wide, "indices"), (is_there, "is_there")):
+        tensors[index].name, tensors[index].buffer = f"{fb.tensor_name(tensors[output])}/{name}".encode(), 0
+    return [
+        editing.new_op(model, "EXPAND_DIMS", [source, added[0]], wide),
+        editing.new_op(model, "EQUAL", [wide, added[1]], is_there),
+        editing.new_op(model, "SELECT_V2", [is_there, *values], output),
+    ]
+
+
+def _with_one(sizes: np.ndarray | list[int] | None, at: int) -> np.ndarray | None:
+    return None if sizes is None else np.insert(fb.indices(sizes), at, 1).astype(np.int32)
+
+
 _WRITERS: dict[str, Callable[[fb.Model, fb.Operator], list[fb.Operator]]] = {
     "ADD_N": _summed,
     "NEG": _negated,
+    "ONE_HOT": _compared,
     "SPLIT_V": _parted,
     "SQUARE": _squared,
 }

@@ -55,10 +55,10 @@ def add_buffer(model: Model, values: np.ndarray) -> int:
 
 
 def add_constant(model: Model, name: str, values: np.ndarray) -> int:
-    """Append a tensor of the main subgraph with these float32 or int32 values and return its index."""
+    """Append a tensor of the main subgraph with these float32, int32 or int64 values and return its index."""
     tensor: Tensor = schema.TensorT()
     tensor.name, tensor.shape = name.encode(), np.array(values.shape, np.int32)
-    tensor.type = {"float32": schema.TensorType.FLOAT32, "int32": schema.TensorType.INT32}[values.dtype.name]
+    tensor.type = getattr(schema.TensorType, values.dtype.name.upper())
     tensor.buffer = add_buffer(model, values)
     model.subgraphs[0].tensors.append(tensor)
     return len(model.subgraphs[0].tensors) - 1

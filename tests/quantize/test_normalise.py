@@ -241,6 +241,28 @@ def test_a_sum_of_several_is_added_up_one_by_one() -> None:
     assert [op.op_type for op in built.graph.ops if op.kind is OpKind.FLOAT] == []
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_one_hot_rows_are_right_in_integers(axis: int, dtype: str) -> None:
+    """The quantizer's own form copies a value for absence that means another one in the steps of the output."""
+
+    def call(x: Any) -> Any:
+        places = tf().where(x > 0.0, tf().constant(3, dtype), tf().constant(-1, dtype))
+        return tf().one_hot(places, 5, on_value=2.5, off_value=-0.5, axis=axis) * tf().reduce_sum(x)
+
+    content = zoo.from_function(call, (2, 4)).float_model
+    found = normalise(content)
+    assert found.respelled == (("ONE_HOT", "SELECT_V2"),)
+    [key] = (spec.key for spec in reader.input_specs(fb.parse(content)))
+    signs = (np.random.default_rng(i).choice([-1.0, 1.0], (2, 4)) for i in range(8))
+    samples = [{key: (sign * 0.5).astype(np.float32)} for sign in signs]
+    assert difference(content, found.content, samples, delegates=False) == 0.0
+    for recipe, most in ((Recipe(), 0.2), (Recipe(int16_nodes=frozenset({"*"})), 0.02)):
+        built = zoo.prepare(content).builder.build(recipe)
+        assert "SELECT_V2" in {op.op_type for op in built.graph.ops if op.kind is not OpKind.FLOAT}
+        assert difference(content, built.content, samples) < most
+
+
 def test_an_op_that_the_quantizer_does_not_know_uses_the_kernel_that_there_is() -> None:
     content = activated()
     prepared = zoo.prepare(content)
