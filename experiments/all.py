@@ -15,8 +15,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -27,6 +29,7 @@ from autoselect.isolation.machine import steady_kernels
 
 WORK = studies.ROOT / "experiment-runs"
 COSTS = ("seconds", "minutes", "hours")
+_STAMPING, _LOGGING = threading.Lock(), threading.Lock()
 
 
 def place_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> Path:
@@ -44,15 +47,44 @@ def command_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -
     return [os.environ[step.python[1:]] if step.python else sys.executable, str(step.folder / step.script), *words]
 
 
-def run(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> str:
-    """Run a step, and what it reads from if that is not there; returns what went wrong, or nothing."""
+def with_missing(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> Iterator[Step]:
+    """What a step reads from, if that is not there, and the step itself."""
     for after in (steps[name] for name in step.after):
         if step.reads_files_of(after, small):
             is_there = (place_of(after, steps, work, small) / "done").exists()
         else:
             is_there = small or not studies.why_stale(after, steps)
-        if not is_there and (wrong := run(after, steps, work, small)):
-            return f"{after.id}: {wrong}"
+        if not is_there:
+            yield from with_missing(after, steps, work, small)
+    yield step
+
+
+def run_all(wanted: Iterable[Step], steps: Mapping[str, Step], work: Path, small: bool, jobs: int) -> list[str]:
+    """Run steps and what they lack, each after what it reads from; returns what went wrong.
+
+    Those that measure times run at the end, one by one.
+    """
+    wanted = list(wanted)
+    ordered = {each.id: each for step in wanted for each in with_missing(step, steps, work, small)}
+    found: dict[str, Future[str]] = {}
+
+    def run_next(step: Step) -> str:
+        for name in step.after:
+            if name in found and (wrong := found[name].result()):
+                return f"{name}: {wrong}"
+        return run(step, steps, work, small)
+
+    for timed, threads in ((False, jobs), (True, 1)):
+        with ThreadPoolExecutor(threads) as pool:  # A step stands behind what it waits for, so that is never stuck.
+            for step in ordered.values():
+                if step.timed is timed:
+                    found[step.id] = pool.submit(run_next, step)
+    results = ((step.id, found[step.id].result()) for step in wanted)
+    return [f"{name}: {wrong}" for name, wrong in results if wrong]
+
+
+def run(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> str:
+    """Run a step; returns what went wrong, or nothing."""
     place = place_of(step, steps, work, small)
     if small:
         shutil.rmtree(place, ignore_errors=True)
@@ -60,35 +92,39 @@ def run(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> str:
         (place / name).mkdir(parents=True, exist_ok=True)
     command = command_of(step, steps, work, small)
     log(work, f"{step.id}: {shlex.join(command)}")
-    begun, spent = time.perf_counter(), _spent()
-    code = _ended(step, command, place)
+    begun = time.perf_counter()
+    code, spent = _ended(step, command, place)
     seconds = round(time.perf_counter() - begun, 1)
-    log(work, f"{step.id}: exit code {code} after {seconds} s, {_spent() - spent:.0f} s of processor time")
+    log(work, f"{step.id}: exit code {code} after {seconds} s, {spent:.0f} s of processor time")
     wanted = step.writes if not small or step.small_writes is None else step.small_writes
     absent = [name for name in wanted if not (place / "out" / name).exists()]
     if code or absent:
         return f"exit code {code}, see {place / 'said.txt'}" if code else f"{', '.join(absent)} was not written"
     (place / "done").touch()
     if step.results and not small:
-        if others := ", ".join(name for name in step.results if _is_other(step, place / "out", name)):
-            log(work, f"{step.id}: not as before: {others}")
-        _copy(step, place / "out")
-        stamp(step, steps, seconds)
+        with _STAMPING:
+            _keep(step, steps, place / "out", work, seconds)
     return ""
 
 
-def _ended(step: Step, command: Sequence[str], place: Path) -> int:
+def _keep(step: Step, steps: Mapping[str, Step], out: Path, work: Path, seconds: float) -> None:
+    """Copy results and stamp them; say which are not as before."""
+    if others := ", ".join(name for name in step.results if _is_other(step, out, name)):
+        log(work, f"{step.id}: not as before: {others}")
+    _copy(step, out)
+    stamp(step, steps, seconds)
+
+
+def _ended(step: Step, command: Sequence[str], place: Path) -> tuple[int, float]:
+    """The exit code of a command, and the processor time of all its processes, in seconds."""
     path = os.pathsep.join(map(str, (studies.ROOT, *step.search_path)))
     own = {**os.environ, **steady_kernels(), "PYTHONPATH": path, "AUTOSELECT_REAL_DATA": str(studies.data_folder())}
     printed = place / "out" / step.prints if step.prints else place / "printed.txt"
     with printed.open("w", encoding="utf-8") as output, (place / "said.txt").open("w", encoding="utf-8") as errors:
-        return subprocess.run(command, cwd=studies.ROOT, env=own, stdout=output, stderr=errors, check=False).returncode
-
-
-def _spent() -> float:
-    """Processor time of all processes that were started and have ended, in seconds."""
-    times = os.times()
-    return times.children_user + times.children_system
+        process = subprocess.Popen(command, cwd=studies.ROOT, env=own, stdout=output, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime
 
 
 def _is_other(step: Step, out: Path, name: str) -> bool:
@@ -126,8 +162,8 @@ def log(work: Path, line: str) -> None:
     """Say a line, and write it into the log with the time."""
     work.mkdir(parents=True, exist_ok=True)
     line = f"{datetime.datetime.now().astimezone().isoformat(timespec='seconds')} {line}"
-    print(line, flush=True)
-    with (work / "log.txt").open("a", encoding="utf-8") as file:
+    with _LOGGING, (work / "log.txt").open("a", encoding="utf-8") as file:
+        print(line, flush=True)
         file.write(line + "\n")
 
 
@@ -155,6 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--again", action="store_true", help="Also what is up to date; a second start goes on.")
     parser.add_argument("--small", action="store_true", help="Few samples and trials; keeps no results, runs all.")
     parser.add_argument("--cost", choices=COSTS, default=COSTS[-1], help="Leave out steps that take longer.")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="Steps at a time; those of times run alone.")
     parser.add_argument("--stamp", action="store_true", help="Run nothing: the commands of --only were run by hand.")
     parser.add_argument("--work", type=Path, default=WORK, help="Folder of the runs and of log.txt.")
     options = parser.parse_args(arguments)
@@ -163,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for step in chosen(steps, options.only, COSTS) if options.only else ():
             stamp(step, steps, None)
         return
-    wrong: list[str] = []
+    wanted: list[Step] = []
     for step in chosen(steps, options.only, COSTS[: COSTS.index(options.cost) + 1]):
         before = (steps[name] for name in step.after if not options.small or step.reads_files_of(steps[name], True))
         blocked = "; ".join(filter(None, (studies.why_blocked(each, options.small) for each in (step, *before))))
@@ -177,8 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif stale and blocked:
             log(options.work, f"{step.id}: left out: {blocked}")
         elif stale:
-            failed = run(step, steps, options.work.resolve(), options.small)
-            wrong += [f"{step.id}: {failed}"] if failed else []
+            wanted.append(step)
+    wrong = run_all(wanted, steps, options.work.resolve(), options.small, options.jobs)
     writer = studies.HERE / "pages.py"
     if not (options.list or options.small) and writer.exists():
         subprocess.run([sys.executable, str(writer)], check=True)

@@ -143,6 +143,21 @@ def test_a_result_that_was_edited_is_stale_and_one_whose_data_is_not_here_is_not
     assert "seconds" not in studies.stamp_of(studies.read_steps()["sums.second"])
 
 
+def test_commands_run_beside_each_other_but_behind_what_they_read_and_timed_ones_alone(
+    runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = repository / "experiments" / "sums" / "study.toml"
+    text = declared.read_text(encoding="utf-8")
+    third = text[text.index("[second]") :].replace("second]", "third]").replace("table.md", "other.md")
+    declared.write_text(f"{text}\n{third}timed = true\n", encoding="utf-8")
+    program = repository / "experiments" / "sums" / "second.py"
+    slow = "import time\ntime.sleep(0.3)\nopen(sys.argv[1] + '/other.md', 'w').close()\nsys.exit"
+    program.write_text(program.read_text(encoding="utf-8").replace("sys.exit", slow), encoding="utf-8")
+    runner.main(["--jobs", "3", "--work", str(tmp_path / "work")])
+    ids = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
+    assert ids == [name for name in ("sums.first:", "sums.second:", "sums.third:") for _ in range(2)]
+
+
 def test_all_is_made_again_once_and_results_that_differ_are_told(
     runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
