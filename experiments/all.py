@@ -8,6 +8,7 @@ Results are copied beside the README when the command has ended well, and not be
 from __future__ import annotations
 
 import argparse
+import csv
 import datetime
 import os
 import re
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import studies
@@ -129,7 +131,21 @@ def _ended(step: Step, command: Sequence[str], place: Path) -> tuple[int, float]
 
 def _is_other(step: Step, out: Path, name: str) -> bool:
     before = step.place_of(name)
-    return before.exists() and studies.digest_of(out / name) != studies.digest_of(before)
+    return before.exists() and _without_times(step, out / name) != _without_times(step, before)
+
+
+def _without_times(step: Step, path: Path) -> Any:
+    """The cells of a table but those of times; of other files the digest."""
+    if path.suffix not in {".csv", ".md"}:
+        return studies.digest_of(path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    rows: Iterable[list[str]] = csv.reader(lines) if path.suffix == ".csv" else (line.split("|") for line in lines)
+    found, times = [], set[int]()
+    for row in rows:
+        of_head = {place for place, cell in enumerate(row) if cell.strip() in step.times}
+        times = of_head or (times if len(row) > 1 else set())  # A line without cells ends a table.
+        found.append([cell for place, cell in enumerate(row) if place not in times])
+    return found
 
 
 def _copy(step: Step, out: Path) -> None:

@@ -66,6 +66,7 @@ class Step:
         into: Folder of the repository for ``writes``, if it is not that of the study's results.
         once: Why it is not run again: it compares with a version that is gone.
         counts: What of the package counts: names of ``ROOMS``, ``builder``, ``packages``.
+        times: Heads of the columns of its tables that hold times: results that differ there alone are as before.
         timed: True if it measures times: nothing else of a pass runs beside it.
         cost: How long a full pass takes on two cores: ``seconds``, ``minutes`` or ``hours``.
         tested: Where the small pass is tested: among the ``quick`` tests, the ``slow`` ones, or in neither, but by
@@ -90,6 +91,7 @@ class Step:
     into: str = ""
     once: str = ""
     counts: tuple[str, ...] = _COUNT
+    times: tuple[str, ...] = ()
     timed: bool = False
     cost: str = "minutes"
     tested: str = "slow"

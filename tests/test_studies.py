@@ -172,6 +172,19 @@ def test_all_is_made_again_once_and_results_that_differ_are_told(
     assert capsys.readouterr().out.splitlines()[-1].endswith(": table.md")
 
 
+def test_columns_of_times_make_no_other_results(
+    runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared, program = (repository / "experiments" / "sums" / name for name in ("study.toml", "second.py"))
+    declared.write_text(f'{declared.read_text(encoding="utf-8")}times = ["seconds"]\n', encoding="utf-8")
+    lines = len(capsys.readouterr().out.splitlines())
+    for cells, more in (("1 | 2", 4), ("1 | 3", 4), ("4 | 3", 5)):
+        table = f"| sum | seconds |\\n|---|---|\\n| {cells} |\\n\\n| seen |\\n"
+        program.write_text(f"import sys\nopen(sys.argv[1] + '/table.md', 'w').write('{table}')\n", encoding="utf-8")
+        runner.main(["--work", str(tmp_path / cells.replace(" | ", ""))])
+        assert len(capsys.readouterr().out.splitlines()) == lines + more
+
+
 def test_what_fails_leaves_the_results_and_its_folder_so_that_it_goes_on(
     runner: ModuleType, repository: Path, tmp_path: Path
 ) -> None:
