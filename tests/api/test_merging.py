@@ -116,9 +116,12 @@ def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, auto
     assert len(repr(found)) < 200
     assert repr(found).startswith("Comparison(")
     assert "<td>float</td>" in found._repr_html_()
+    for shown in ("\n".join(lines), found._repr_html_()):  # Their penalties stand in one column.
+        assert all(run.manifest["settings"]["target"] in shown for run in two)
     same = autoselect.compare(two[0].directory, two[0].directory)
     assert same.lines(80)[-1] == "Both recommend the same model."
     assert not same.nodes
+    assert not same.note
 
 
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
