@@ -95,7 +95,7 @@ class Comparison(Result):
     """What two runs found.
 
     Attributes:
-        summary: Of the first run, whose metric and objectives both have.
+        summary: Of the first run. Its objectives are the columns; what the other run did not measure is missing there.
         rows: What to call each model, and its figures: float, then the picks of the first run, then of the second.
         alike: Whether both recommend the same bytes.
         nodes: That the recommended models treat otherwise: what each is in the first and in the second.
@@ -153,10 +153,11 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     runs = load_run(first), load_run(second)
     _refuse_other(*runs)
     floats = [("float", row) for row in reference_rows(runs[0].summary) if row.reference == "float"]
+    shown = {"objectives": runs[0].summary.get("objectives")}
     picks = [
         (f"{number} {row.picks[0]}", row)
         for number, run in enumerate(runs, start=1)
-        for row in front_rows(run.front, run.summary)
+        for row in front_rows(run.front, {**run.summary, **shown})
         if row.picks
     ]
     chosen = [run.picks.get("recommended") for run in runs]

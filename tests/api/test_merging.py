@@ -124,6 +124,21 @@ def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, auto
     assert not same.note
 
 
+def test_what_both_runs_counted_is_compared_though_one_searched_for_it(
+    finished: autoselect.Run, tmp_path: Path
+) -> None:
+    other = RunFolder(Path(shutil.copytree(finished.directory, tmp_path / "other")))
+    summary = json.loads(other.summary.read_text())
+    summary["objectives"] = ["accuracy", "size_bytes", "float_ops"]
+    other.summary.write_text(json.dumps(summary))
+    found = autoselect.compare(other.root, finished.directory)
+    counted = finished.front.set_index("id")["float_ops"]
+    second = [row for name, row in found.rows if name.startswith("2 ")]
+    assert second
+    for row in second:
+        assert row.cost("float_ops") == counted[finished.picks[row.picks[0]]]
+
+
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "model": (lambda m: m["hashes"].update(model="0"), "made with another model"),
     "data": (lambda m: m["hashes"].update(evaluation="0"), "made with another evaluation"),
