@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.result import Result, html_table
 from autoselect.domain.words import counted
 from autoselect.errors import RunFolderError, UsageError
-from autoselect.report.tables.frames import ModelRow, front_rows, reference_rows
+from autoselect.report.tables.frames import ModelRow, front_rows, reference_rows, target_name
 from autoselect.report.tables.result_lines import cells, result_lines
 from autoselect.runs.folder import RunFolder
 from autoselect.study import run as study_run
@@ -93,21 +95,25 @@ class Comparison(Result):
     """What two runs found.
 
     Attributes:
-        summary: Of the first run, whose metric and objectives both have.
+        summary: Of the first run. Its objectives are the columns; what the other run did not measure is missing there.
         rows: What to call each model, and its figures: float, then the picks of the first run, then of the second.
         alike: Whether both recommend the same bytes.
         nodes: That the recommended models treat otherwise: what each is in the first and in the second.
+        note: That the runs are for other targets, so that their penalties do not compare; empty if they are for one.
     """
 
     summary: Mapping[str, Any]
     rows: tuple[tuple[str, ModelRow], ...]
     alike: bool
     nodes: Mapping[str, tuple[str, str]]
+    note: str = ""
 
     def lines(self, width: int = 80) -> tuple[str, ...]:
         """A table, and below it the nodes that differ."""
         nodes_shown = 12
         table = result_lines(self.rows, self.summary, width)
+        if self.note:
+            table = *table, "", *textwrap.wrap(self.note, width)
         if self.alike:
             return *table, "", "Both recommend the same model."
         if not self.nodes:
@@ -124,7 +130,8 @@ class Comparison(Result):
     def _repr_html_(self) -> str:
         """The table, for notebooks."""
         heading, *rows = cells(self.rows, self.summary, with_interval=True)
-        return html_table(heading, rows)
+        told = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        return f"{html_table(heading, rows)}{told}"
 
 
 def compare(first: str | Path, second: str | Path) -> Comparison:
@@ -146,10 +153,11 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     runs = load_run(first), load_run(second)
     _refuse_other(*runs)
     floats = [("float", row) for row in reference_rows(runs[0].summary) if row.reference == "float"]
+    shown = {"objectives": runs[0].summary.get("objectives")}
     picks = [
         (f"{number} {row.picks[0]}", row)
         for number, run in enumerate(runs, start=1)
-        for row in front_rows(run.front, run.summary)
+        for row in front_rows(run.front, {**run.summary, **shown})
         if row.picks
     ]
     chosen = [run.picks.get("recommended") for run in runs]
@@ -159,7 +167,23 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         unlike = sorted(before.nodes_unlike(after))
         nodes = {node: (before.kind_of(node).value, after.kind_of(node).value) for node in unlike}
     return Comparison(
-        summary=runs[0].summary, rows=(*floats, *picks), alike=chosen[0] == chosen[1] is not None, nodes=nodes
+        summary=runs[0].summary,
+        rows=(*floats, *picks),
+        alike=chosen[0] == chosen[1] is not None,
+        nodes=nodes,
+        note=_other_targets(*runs),
+    )
+
+
+def _other_targets(first: Run, other: Run) -> str:
+    """What to say of figures that belong to a target, if the targets of two runs differ; empty if they do not."""
+    if first.manifest["hashes"].get("target") == other.manifest["hashes"].get("target"):
+        return ""
+    names = [target_name(run.summary) for run in (first, other)]
+    which = f"targets, {names[0]} and {names[1]}" if names[0] != names[1] else f"versions of the target {names[0]}"
+    return (
+        f"The runs are for different {which}: penalties, and what else a target decides, do not compare. "
+        "Those of float are of run 1."
     )
 
 

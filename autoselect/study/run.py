@@ -239,7 +239,7 @@ def _search(
         objectives=objectives,
         yardstick=_yardstick(request, float_model),
         study=study,
-        begun=len(told),
+        drawn=sum(record.origin == settings.sampler for record in told),
     )
     try:
         status = search.finished(pool, search.reason())
@@ -261,7 +261,7 @@ class _Search:
 
     Attributes:
         request: What the user asked for; it is replaced once repairs were tried, by one whose settings have their sets.
-        begun: Count of trials that earlier processes of this run finished.
+        drawn: Count of trials that the sampler proposed in earlier processes of this run; baselines draw no numbers.
         problem: What the project's own samplers know of the search space; None before units were tried, and for spaces
             that only Optuna's samplers can search.
     """
@@ -276,7 +276,7 @@ class _Search:
     objectives: tuple[Objective, ...]
     yardstick: Yardstick
     study: SearchStudy
-    begun: int
+    drawn: int
     problem: Problem | None = None
 
     def reason(self) -> str | None:
@@ -363,7 +363,7 @@ class _Search:
             write_explanations(self.folder, self.problem, settings.template, [], {})
         sampler = make_sampler(
             settings.sampler,
-            seed=settings.seed + self.begun,  # A search that goes on draws other numbers than it began with.
+            seed=settings.seed + self.drawn,  # A search that goes on draws other numbers than it began with.
             problem=self.problem,
             space=self.space,
             template=settings.template,

@@ -19,7 +19,7 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.cases.events import TrialFinished
+from autoselect.cases.events import Event, StageStarted, TrialFinished
 from autoselect.domain.picks import PICK_NAMES
 from autoselect.isolation.worker import TOOK_TOO_LONG, death_notice
 
@@ -235,6 +235,19 @@ def test_what_was_tried_before_the_first_trial_is_never_tried_again(tmp_path: Pa
     assert not tried.exists()
     autoselect.resume(folder, trials=7)
     assert replies(probes) == known
+
+
+def test_a_search_stopped_before_its_first_candidate_finds_what_it_would_have_found(tmp_path: Path) -> None:
+    def stop(event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == "probes":
+            signal.raise_signal(signal.SIGINT)
+
+    settings: dict[str, Any] = {"trials": 7, "sampler": "random", "early_exit": False}
+    whole = pump.search(tmp_path / "whole", **settings)
+    stopped = pump.search(tmp_path / "stopped", **settings, listener=stop)
+    assert (stopped.status, stopped.trials["origin"].str.startswith("baseline:").all()) == ("interrupted", True)
+    run = autoselect.resume(stopped.directory)
+    assert list(run.trials["id"]) == list(whole.trials["id"])
 
 
 def evaluator(calls: Path, *, dies_at: int, hangs_at: int) -> Callable[[Any], float]:

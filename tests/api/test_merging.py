@@ -116,9 +116,27 @@ def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, auto
     assert len(repr(found)) < 200
     assert repr(found).startswith("Comparison(")
     assert "<td>float</td>" in found._repr_html_()
+    for shown in ("\n".join(lines), found._repr_html_()):  # Their penalties stand in one column.
+        assert all(run.manifest["settings"]["target"] in shown for run in two)
     same = autoselect.compare(two[0].directory, two[0].directory)
     assert same.lines(80)[-1] == "Both recommend the same model."
     assert not same.nodes
+    assert not same.note
+
+
+def test_what_both_runs_counted_is_compared_though_one_searched_for_it(
+    finished: autoselect.Run, tmp_path: Path
+) -> None:
+    other = RunFolder(Path(shutil.copytree(finished.directory, tmp_path / "other")))
+    summary = json.loads(other.summary.read_text())
+    summary["objectives"] = ["accuracy", "size_bytes", "float_ops"]
+    other.summary.write_text(json.dumps(summary))
+    found = autoselect.compare(other.root, finished.directory)
+    counted = finished.front.set_index("id")["float_ops"]
+    second = [row for name, row in found.rows if name.startswith("2 ")]
+    assert second
+    for row in second:
+        assert row.cost("float_ops") == counted[finished.picks[row.picks[0]]]
 
 
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
