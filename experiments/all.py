@@ -1,4 +1,4 @@
-"""Runs the studies whose results are not of today, one after the other, and stamps what they write.
+"""Runs the studies whose results are not of today, and stamps what they write.
 
 ``python experiments/all.py --list`` says of each what it would do and why. A step runs in a folder that is named after
 all that decides its results, so a killed run goes on where its command can, and never with what an older version left.
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,13 @@ def run_all(wanted: Iterable[Step], steps: Mapping[str, Step], work: Path, small
     for timed, threads in ((False, jobs), (True, 1)):
         with ThreadPoolExecutor(threads) as pool:  # A step stands behind what it waits for, so that is never stuck.
             for step in ordered.values():
-                if step.timed is timed:
+                if step.runs_alone is timed:
                     found[step.id] = pool.submit(run_next, step)
+            try:
+                wait(found.values())
+            except BaseException:  # Ctrl-C ends the commands that run; the others shall not begin.
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
     results = ((step.id, found[step.id].result()) for step in wanted)
     return [f"{name}: {wrong}" for name, wrong in results if wrong]
 
@@ -142,7 +147,7 @@ def _without_times(step: Step, path: Path) -> Any:
     rows: Iterable[list[str]] = csv.reader(lines) if path.suffix == ".csv" else (line.split("|") for line in lines)
     found, times = [], set[int]()
     for row in rows:
-        of_head = {place for place, cell in enumerate(row) if cell.strip() in step.times}
+        of_head = {place for place, cell in enumerate(row) if cell.strip() in step.time_columns}
         times = of_head or (times if len(row) > 1 else set())  # A line without cells ends a table.
         found.append([cell for place, cell in enumerate(row) if place not in times])
     return found
@@ -199,6 +204,23 @@ def chosen(steps: Mapping[str, Step], only: Sequence[str], costs: Iterable[str])
     ]
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, got {text}")
+    return number
+
+
+def _why_again(step: Step, steps: Mapping[str, Step], work: Path) -> str:
+    """Why a step that is up to date runs once more; empty, with a word, if it did in this folder."""
+    if step.once:
+        return ""
+    if (place_of(step, steps, work, False) / "done").exists():
+        log(work, f"{step.id}: was run in this folder; choose another one to run it once more (--work)")
+        return ""
+    return "once more"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """List the studies, or run those that are not of today."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -207,7 +229,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--again", action="store_true", help="Also what is up to date; a second start goes on.")
     parser.add_argument("--small", action="store_true", help="Few samples and trials; keeps no results, runs all.")
     parser.add_argument("--cost", choices=COSTS, default=COSTS[-1], help="Leave out steps that take longer.")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="Steps at a time; those of times run alone.")
+    parser.add_argument(
+        "--jobs", type=_count, default=1, metavar="N", help="Steps at a time; those of times run alone."
+    )
     parser.add_argument("--stamp", action="store_true", help="Run nothing: the commands of --only were run by hand.")
     parser.add_argument("--work", type=Path, default=WORK, help="Folder of the runs and of log.txt.")
     options = parser.parse_args(arguments)
@@ -221,8 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         before = (steps[name] for name in step.after if not options.small or step.reads_files_of(steps[name], True))
         blocked = "; ".join(filter(None, (studies.why_blocked(each, options.small) for each in (step, *before))))
         stale = "small pass" if options.small else studies.why_stale(step, steps)
-        if options.again and not step.once and not (place_of(step, steps, options.work, False) / "done").exists():
-            stale = stale or "once more"
+        if options.again and not stale:
+            stale = _why_again(step, steps, options.work)
         if options.list:
             told = f"stale: {stale}" if stale not in ("", "never run") else stale or "up to date"
             kept = f"once: {step.once}" if step.once else told

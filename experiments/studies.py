@@ -66,8 +66,8 @@ class Step:
         into: Folder of the repository for ``writes``, if it is not that of the study's results.
         once: Why it is not run again: it compares with a version that is gone.
         counts: What of the package counts: names of ``ROOMS``, ``builder``, ``packages``.
-        times: Heads of the columns of its tables that hold times: results that differ there alone are as before.
-        timed: True if it measures times: nothing else of a pass runs beside it.
+        time_columns: Heads of the columns of its tables that hold times: results that differ there alone are as before.
+        runs_alone: True if it measures times: nothing else of a pass runs beside it.
         cost: How long a full pass takes on two cores: ``seconds``, ``minutes`` or ``hours``.
         tested: Where the small pass is tested: among the ``quick`` tests, the ``slow`` ones, or in neither, but by
             ``all.py --small`` at ``night``.
@@ -91,8 +91,8 @@ class Step:
     into: str = ""
     once: str = ""
     counts: tuple[str, ...] = _COUNT
-    times: tuple[str, ...] = ()
-    timed: bool = False
+    time_columns: tuple[str, ...] = ()
+    runs_alone: bool = False
     cost: str = "minutes"
     tested: str = "slow"
 
@@ -143,6 +143,9 @@ def read_steps() -> dict[str, Step]:
     missing = {after for step in steps.values() for after in step.after} - steps.keys()
     if missing:
         raise ValueError(f"expected steps of a study.toml in 'after', got {sorted(missing)}")
+    for step in steps.values():
+        if not step.runs_alone and any(steps[name].runs_alone for name in step.after):
+            raise ValueError(f"expected runs_alone in {step.id}, which reads from a step that runs alone at the end")
     ordered: dict[str, Step] = {}
     for step in sorted(steps.values(), key=lambda step: step.id):
         _add(step, steps, ordered)

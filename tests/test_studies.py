@@ -149,7 +149,7 @@ def test_commands_run_beside_each_other_but_behind_what_they_read_and_timed_ones
     declared = repository / "experiments" / "sums" / "study.toml"
     text = declared.read_text(encoding="utf-8")
     third = text[text.index("[second]") :].replace("second]", "third]").replace("table.md", "other.md")
-    declared.write_text(f"{text}\n{third}timed = true\n", encoding="utf-8")
+    declared.write_text(f"{text}\n{third}runs_alone = true\n", encoding="utf-8")
     program = repository / "experiments" / "sums" / "second.py"
     slow = "import time\ntime.sleep(0.3)\nopen(sys.argv[1] + '/other.md', 'w').close()\nsys.exit"
     program.write_text(program.read_text(encoding="utf-8").replace("sys.exit", slow), encoding="utf-8")
@@ -163,7 +163,7 @@ def test_all_is_made_again_once_and_results_that_differ_are_told(
 ) -> None:
     runner.main(["--work", str(tmp_path / "work")])
     capsys.readouterr()
-    for lines in (4, 0):
+    for lines in (4, 1):
         runner.main(["--again", "--work", str(tmp_path / "again")])
         assert len(capsys.readouterr().out.splitlines()) == lines
     program = repository / "experiments" / "sums" / "second.py"
@@ -176,7 +176,7 @@ def test_columns_of_times_make_no_other_results(
     runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declared, program = (repository / "experiments" / "sums" / name for name in ("study.toml", "second.py"))
-    declared.write_text(f'{declared.read_text(encoding="utf-8")}times = ["seconds"]\n', encoding="utf-8")
+    declared.write_text(f'{declared.read_text(encoding="utf-8")}time_columns = ["seconds"]\n', encoding="utf-8")
     lines = len(capsys.readouterr().out.splitlines())
     for cells, more in (("1 | 2", 4), ("1 | 3", 4), ("4 | 3", 5)):
         table = f"| sum | seconds |\\n|---|---|\\n| {cells} |\\n\\n| seen |\\n"

@@ -138,24 +138,30 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
         raise PreparationError(f"{name}: {exc}") from exc
     chips = chip_rows(graph, target, None if refused else content)
     costs = {chip.name: verdict.cost for chip, verdict in views(graph, target)}
+    segments = {chip.name: verdict.segments for chip, verdict in views(graph, target)}
     costs |= {chip["name"]: chip["penalty"] for chip in chips}
+    segments |= {chip["name"]: chip["partitions"] for chip in chips}
     table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
     table["refusal"] = refused or table["refusal"]
-    if len(chips) == len(target.chips):
-        table["segments"] = max(chip["partitions"] for chip in chips)
     if target.compilers:
-        table |= _as_compiled(content, graph, target, table, costs)
+        table |= _as_compiled(content, graph, target, table, costs, segments)
+        table["segments"] = max(segments.values())
     table["costs"] = [{"name": chip.name, "penalty": costs[chip.name], "unit": chip.unit} for chip in target.chips]
     cut = asdict(on_target(graph, target))
     return cut | {name: table[name] for name in cut.keys() & table.keys()}, table
 
 
 def _as_compiled(
-    content: bytes, graph: Graph, target: Target, table: Mapping[str, Any], costs: dict[str, float]
+    content: bytes,
+    graph: Graph,
+    target: Target,
+    table: Mapping[str, Any],
+    costs: dict[str, float],
+    segments: dict[str, int],
 ) -> dict[str, Any]:
     """What compilers say of the model in place of what profiles expect, and ``forecast``: what these do.
 
-    The costs of chips, by name, become the compilers'.
+    The costs and segments of chips, by name, become the compilers'.
     """
     others = [chip for chip in target.compilers if chip not in target.asked]
     pairs = views(graph, target)
@@ -172,6 +178,7 @@ def _as_compiled(
             uncompiled = str(exc)
     told = as_compiled(made[target.name]) if target.name in made else {}
     costs |= {name: report["cost"] for name, report in made.items()}
+    segments |= {name: report["segments"] for name, report in made.items()}
     host_ops = Counter[str]()
     for report in made.values():
         host_ops |= Counter(report["host_ops"])
@@ -211,8 +218,9 @@ def _chip_row(graph: Graph, chip: Target, verdict: Verdict, content: bytes | Non
     runs = [[i for i, _ in run] for on_chip, run in groupby(enumerate(taken), key=lambda pair: pair[1]) if on_chip]
     if content:
         try:
+            pieces = partition(content, chip, UNKEPT).pieces
             made = compile_report(content, chip, verdict, UNKEPT)
-            runs = [list(piece) for piece in partition(content, chip, UNKEPT).pieces]
+            runs = [list(piece) for piece in pieces]
         except TrialError as exc:
             uncompiled = str(exc)
     left = {i: placement.reason for i, placement in enumerate(verdict.placements) if not taken[i]}

@@ -11,7 +11,7 @@ from typing import Any
 
 from autoselect.api.compiling import on_target_of
 from autoselect.api.results import ClassificationReport, Score
-from autoselect.api.source import ModelFile, file_content, file_name, naming
+from autoselect.api.source import ModelFile, file_content, file_name, naming, needs_converter
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
 from autoselect.cases import prepare as preparation
@@ -30,7 +30,7 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
 from autoselect.sources.sample_sizes import sizes_in_samples
-from autoselect.sources.tflite_files import free_inputs, of_signature
+from autoselect.sources.tflite_files import free_inputs, of_signature, signature_keys, unknown
 from autoselect.sources.wishes import FreeSizes, sizes_of, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -58,7 +58,8 @@ def evaluate(
         model: Path or bytes; another kind of model, also a live one, is converted to float first.
         reference: The float model: the score's drop is told against it. Metrics that compare with it (``agreement``,
             ``sqnr_db``, ``kl_divergence``) need it.
-        signature: Key of the signature to score, of the model and the reference where they have several.
+        signature: Key of the signature to score where the model or the reference has several. The size is then that of
+            this signature alone.
         target: Name of a bundled target profile, or path of a ``.toml``, that the penalty is of; ``integer-only`` if
             left out. If the target has a compiler, the model is compiled. The score is of LiteRT's CPU kernels.
 
@@ -118,6 +119,7 @@ def score_models(
     chosen = make_metric(metric, direction=direction, output=output_name, ignore_label=ignore_label)
     if chosen.needs_reference and reference is None:
         raise UsageError(f"Metric {chosen.name!r} compares with the float model: pass it as reference (--reference).")
+    refuse_unknown(signature, [*models, *([] if reference is None else [reference])])
     contents = [_sized_content(model, evaluation, signature) for model in models]
     with _bench(models, contents, reference, signature) as bench:
         _write_samples(bench, evaluation, chosen)
@@ -195,6 +197,7 @@ def classification_report(
     chosen = list(models) if are_several else [models]
     if not chosen:
         raise UsageError("Expected at least one model to report on, got none.")
+    refuse_unknown(signature, [*chosen, *([] if reference is None else [reference])])
     contents = [_sized_content(model, evaluation, signature) for model in chosen]
     metric = Prediction(output=output_name)
     with _bench(chosen, contents, reference, signature) as bench:
@@ -308,6 +311,16 @@ def _report(
     )
 
 
+def refuse_unknown(signature: str | None, models: Sequence[ModelFile]) -> None:
+    """Refuse the key of a signature that none of some ``.tflite`` has; what is converted is asked for it then."""
+    if signature is None or any(map(needs_converter, models)):
+        return
+    files = (TfliteFile(file_content(model)).model for model in models)
+    keys = {key: None for file in files for key in signature_keys(file)}
+    if signature not in keys:
+        raise UsageError(unknown(signature, tuple(keys)))
+
+
 def _sized_content(model: ModelFile, evaluation: object, signature: str | None) -> bytes:
     """The bytes of a model, or of one signature of it; sizes that it leaves free are those of the samples.
 
@@ -361,12 +374,20 @@ def _bench(
             warnings: tuple[str, ...] = ()
             float_content: bytes | None = None
             if reference is not None:
-                source = Path(reference) if isinstance(reference, (str, Path)) else file_content(reference)
+                source, key = _reference_source(reference, signature)
                 beside = reader.input_specs(parsed[0])
-                loaded = calibrate.load_reference(source, files, pool, beside=beside, signature=signature)
+                loaded = calibrate.load_reference(source, files, pool, beside=beside, signature=key)
                 parsed.insert(0, TfliteFile(loaded.content).model)
                 warnings, float_content = loaded.notes, loaded.content
             yield _Bench(files=files, pool=pool, parsed=tuple(parsed), warnings=warnings, reference=float_content)
+
+
+def _reference_source(reference: ModelFile, signature: str | None) -> tuple[Path | bytes, str | None]:
+    """The float model as a case takes it, and the key that is still to be chosen by: that of what is converted."""
+    if not needs_converter(reference):
+        with naming(reference):
+            return of_signature(TfliteFile(file_content(reference)), signature).content, None
+    return Path(reference) if isinstance(reference, (str, Path)) else file_content(reference), signature
 
 
 def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autoselect.api.compiling import compile_model, compiled_path, on_target_of, target_names
-from autoselect.api.evaluating import score_models
+from autoselect.api.evaluating import refuse_unknown, score_models
 from autoselect.api.results import Built, CompiledModel, Inspection, Picked
 from autoselect.api.source import (
     ModelFile,
@@ -44,6 +44,7 @@ from autoselect.runs.cache import cache_directory
 from autoselect.runs.files import refuse_existing, refuse_folder, write_bytes, write_json, write_text
 from autoselect.runs.run import Run, load_run, member_content
 from autoselect.scoring.target_file import read_target
+from autoselect.sources.tflite_files import of_signature
 from autoselect.sources.wishes import Feedback, Shapes, Wishes, wishes_of
 from autoselect.tflite.analysis import analyse
 from autoselect.tflite.tflite_file import TfliteFile
@@ -277,7 +278,7 @@ def inspect(
             ``islands.png`` and ``islands.svg``.
         target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty. If it
             has a compiler, the penalty is that of the compiled model. If this compiler decides, so are the places.
-        signature: See :func:`search`; for SavedModels, and for the scores of a ``.tflite``.
+        signature: See :func:`search`. Without it a ``.tflite`` of several is told by its first subgraph.
         shapes: See :func:`search`; for the sizes that Keras files and SavedModels leave free.
 
     Returns:
@@ -285,8 +286,8 @@ def inspect(
 
     Raises:
         ModelError: If a file is missing or no whole TFLite file.
-        UsageError: If a metric or reference comes without scoring data, or shapes or a signature for a ``.tflite``; or
-            if the target's compiler is not installed.
+        UsageError: If a metric or reference comes without scoring data, or shapes for a ``.tflite``; or there is no
+            such signature, or the target's compiler is not installed.
         PreparationError: If a model cannot be scored, or the target's compiler fails.
 
     Examples:
@@ -299,13 +300,12 @@ def inspect(
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):
         raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--evaluation).")
-    if (shapes or (signature and evaluation is None)) and not any(map(needs_converter, models)):
-        given = f"Shapes are given for {', '.join(map(repr, shapes))}." if shapes else f"Signature is {signature!r}."
+    if shapes and not any(map(needs_converter, models)):
         raise UsageError(
-            f"{given} Shapes and signature are for models that are converted: Keras, SavedModel, ONNX, PyTorch. "
-            "A .tflite is told as it is, with all its signatures: leave shapes (--shape) and signature (--signature) "
-            "out."
+            f"Shapes are given for {', '.join(map(repr, shapes))}. They are for models that are converted: Keras, "
+            "SavedModel, ONNX, PyTorch. A .tflite is told with its own: leave them out (--shape)."
         )
+    refuse_unknown(signature, models)
     profile = read_target(target)
     wishes = wishes_of(signature, shapes, converter_python)
     found = [_inspect_one(source, profile, wishes) for source in models]
@@ -345,6 +345,8 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
 def _inspect_one(model: ModelFile, target: Target, wishes: Wishes) -> Inspection:
     content = file_content(model, wishes)
     with naming(model):
+        if wishes.signature is not None and not needs_converter(model):
+            content = of_signature(TfliteFile(content), wishes.signature).content
         found = analyse(TfliteFile(content))
     name = file_name(model)
     fragmentation, table = on_target_of(content, target, name)

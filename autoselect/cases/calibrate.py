@@ -206,7 +206,7 @@ def load_reference(
 ) -> FloatModel:
     """Load the float model beside a model with these inputs, which has settled what sizes the float model leaves free.
 
-    ``signature`` chooses one where it has several.
+    ``signature`` is the key of the one to take, if it is named.
 
     Raises:
         ModelError, UsageError: If the source does not fit.

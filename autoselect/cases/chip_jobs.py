@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from autoselect.cases.compiling import UNKEPT, any_spills, least_cost, look_at, read_for
+from autoselect.cases.compiling import UNKEPT, any_spills, least_cost, look_at, most_segments, read_for
 from autoselect.cases.divergence import spread_rows
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case, read_seen
@@ -268,8 +268,9 @@ def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
     content = case.files.candidate(sha256).read_bytes()
     compiled, written = compiler_of(chip_target).compiled(content, timeout_seconds=how.timeout_seconds)
     write_bytes(case.files.compiled(sha256, chip_target.name), written)
-    cut = on_target(read_for(content, target, how), target)
-    segments = max(cut.segments, compiled.segments) if target.parts else compiled.segments
+    graph = read_for(content, target, how)
+    cut = on_target(graph, target)
+    segments = most_segments(content, graph, target, how) if target.parts else compiled.segments
     return ChipReply(fragmentation={**asdict(cut), "segments": segments}, compiled=asdict(compiled))
 
 

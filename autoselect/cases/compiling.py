@@ -80,12 +80,12 @@ def compile_candidate(
 ) -> dict[str, Any]:
     """Compile a candidate for its target.
 
-    For several chips it is compiled for those whose compiler judges every candidate, and for those whose memory is too
-    small for some candidates.
+    For several chips it is compiled for all that have a compiler where every candidate is, else for those whose memory
+    is too small for some candidates.
 
     Returns:
-        As :func:`compile_report`. Of several chips it is that of the dearest that was compiled for, but segments are
-        the most of all chips', and cost and crossings those of the dearest chip.
+        As :func:`compile_report`. For several chips cost and crossings are those of the chip with the highest relative
+        cost, and segments are the most of all. Other fields are those of the compiled chip with the highest one.
     """
     if not target.parts:
         return compile_report(content, target, predicted, how)
@@ -97,7 +97,7 @@ def compile_candidate(
             "crossing_tensors": len(verdict.crossings),
             "crossing_bytes": verdict.crossing_bytes,
         }
-        if chip.spills or (how.each and is_judging(chip)):
+        if chip.spills or (how.each and chip.compiler is not None):
             reports[chip.name] = compile_report(content, chip, verdict, how)
             found[chip.name] = {name: reports[chip.name][name] for name in found[chip.name]}
         found[chip.name]["cost"] /= chip.best
@@ -112,13 +112,11 @@ def compile_candidate(
     }
 
 
-def is_judging(chip: Target) -> bool:
-    """Whether a chip's compiler tells cost and pieces of a candidate as a whole, and its profile forecasts them."""
-    return chip.compiler is not None and not chip.asks_compiler
-
-
 def least_cost(models: Sequence[tuple[bytes, Verdict]], chip: Target, how: Compiling | None) -> float:
-    """What the cheapest of some models costs on a chip: by its compiler if that judges every candidate.
+    """What the model costs on a chip that its profile expects to be the cheapest, of those that the chip takes.
+
+    Its compiler tells the cost if every candidate is compiled, else the profile does. A model that does not compile
+    does not count, unless none does.
 
     Args:
         models: Built models, and what the chip's profile forecasts of each. One that it refuses counts only if it
@@ -127,11 +125,23 @@ def least_cost(models: Sequence[tuple[bytes, Verdict]], chip: Target, how: Compi
         how: How its compiler is asked; None if nothing is compiled.
     """
     taken = [model for model in models if not model[1].refused()] or models
-    content, verdict = min(taken, key=lambda model: model[1].cost)
-    if how is not None and how.each and is_judging(chip):
-        with contextlib.suppress(TrialError):
-            return float(compile_report(content, chip, verdict, how)["cost"])
-    return verdict.cost
+    taken = sorted(taken, key=lambda model: model[1].cost)
+    if how is not None and how.each and chip.compiler is not None:
+        for content, verdict in taken:
+            with contextlib.suppress(TrialError):
+                return float(compile_report(content, chip, verdict, how)["cost"])
+    return taken[0][1].cost
+
+
+def most_segments(content: bytes, graph: Graph, target: Target, how: Compiling) -> int:
+    """The most segments that a model has on any chip: by its compiler, and by its profile where nothing compiles it."""
+    found = []
+    for chip, verdict in views(graph, target):
+        found.append(verdict.segments)
+        if chip.compiler is not None:
+            with contextlib.suppress(TrialError):
+                found[-1] = compile_report(content, chip, verdict, how)["segments"]
+    return max(found)
 
 
 def as_compiled(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import cloudpickle
 
 from autoselect.cases.calibrate import start_calibration
-from autoselect.cases.compiling import Compiling, is_judging
+from autoselect.cases.compiling import Compiling
 from autoselect.cases.events import Listener, Noted, StageStarted, Warned
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
@@ -129,7 +129,7 @@ def write_scoring(
             cache_root=None if cache_root is None else cache_root / "compiled",
             # Share of a job's time limit that each compiler has. It is stopped first, so that the trial says what took
             # too long.
-            timeout_seconds=0.8 * chosen.trial_timeout / max(sum(map(is_judging, target.chips)), 1),
+            timeout_seconds=0.8 * chosen.trial_timeout / len(target.compilers),
             each=not target.asks_compiler or "ddr_bytes" in chosen.cost_columns,
         )
     fidelity = make_metric("sqnr_db", output=metric.output if metric else None)

@@ -198,7 +198,11 @@ def run_reference(root: Path, part: str) -> None:
 
 
 def _of_one_shape(outputs: Iterable[Outputs]) -> Iterator[Outputs]:
-    """The outputs of samples as they are, where each output has one shape; scores put samples side by side."""
+    """Pass the outputs of samples on.
+
+    Raises:
+        DataError: If an output changes its shape, because scores stack the samples.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     for number, sample in enumerate(outputs):
         for key, value in sample.items():

@@ -81,7 +81,7 @@ def find_libraries(manufacturer: str, named: str | None = None) -> Libraries | N
     """
     needed = NEEDED.get(manufacturer)
     if needed is None:
-        return None if named is None else _only_named(manufacturer, Path(named))
+        return _only_named(manufacturer, Path(named)) if named else None
     for origin, folder in _places(named):
         missing = [name for name in needed if not (folder / name).is_file()]
         if set(missing) - {_UNUSED}:
@@ -97,7 +97,7 @@ def find_libraries(manufacturer: str, named: str | None = None) -> Libraries | N
 
 
 def _only_named(manufacturer: str, folder: Path) -> Libraries:
-    """The folder that a profile names, of a vendor of whose libraries nobody here knows the names."""
+    """The folder that the profile names, for a vendor whose library names are not known; its files are not checked."""
     if not folder.is_dir():
         raise UsageError(
             f"The libraries of {manufacturer} are not there: {folder} (the profile) is no folder. Change libraries in "

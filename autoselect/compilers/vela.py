@@ -62,8 +62,8 @@ class VelaCompiler:
         if chip and system and chip != system:  # Vela compiles all the same, and its cycles are of no chip.
             raise UsageError(
                 f"The profile {self._target.name} compiles for {self._config.accelerator_config} with a system of "
-                f"another chip, {self._config.system_config}: expected one of the {chip}. Change accelerator_config, "
-                "system_config or memory_mode there."
+                f"another chip, {self._config.system_config}: expected a system of the {chip}. Change "
+                "accelerator_config or system_config there."
             )
 
     def versions(self) -> dict[str, str]:

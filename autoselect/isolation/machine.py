@@ -1,4 +1,4 @@
-"""How many worker processes the machine has room for, and which kernels all have; knows not what workers do."""
+"""How many worker processes the machine has room for, and their BLAS kernels; does not know what workers do."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def default_workers(model_bytes: int = 0) -> int:
 
 
 def steady_kernels() -> dict[str, str]:
-    """Variables of the environment with which OpenBLAS multiplies matrices alike on all processors that have AVX2.
+    """Environment variables that make OpenBLAS use the same kernels on every processor with AVX2.
 
-    It reads them as it is loaded. By itself it takes the kernels made for the processor, whose sums differ in the last
-    digits; these decide how some weights are rounded. Empty where the processor lacks AVX2, where Linux does not tell,
-    and where the user chose kernels.
+    OpenBLAS reads them as it is loaded. Otherwise it takes the kernels made for the processor, whose sums differ in the
+    last digits; these decide how some weights are rounded. The result is empty if the processor lacks AVX2, if
+    ``/proc/cpuinfo`` cannot be read, or if the user has set the variable.
     """
     name = "OPENBLAS_CORETYPE"
     with contextlib.suppress(OSError):

@@ -172,9 +172,10 @@ def on_random_inputs(
 
 
 def _rising(number: int, shape: tuple[int, ...]) -> np.ndarray:
-    """0 in the first input, 0 and then 1 along the last axis in the second."""
+    """0 in the first input, 0 and then 1 along the last axis in the second; 1 there if it has one place only."""
     size = shape[-1] if shape else 1
-    return np.broadcast_to((np.arange(size) >= size - size // 2) * number, shape)
+    row = (np.arange(size) >= size // 2) * number
+    return np.broadcast_to(row if shape else row[0], shape)
 
 
 def resize_inputs(model: fb.Model, shapes: Mapping[int, tuple[int, ...]], *, free_batch: Collection[int] = ()) -> None:

@@ -47,7 +47,9 @@ def choose(model: fb.Model, key: str | None) -> None:
 
 
 def of_signature(file: TfliteFile, key: str | None) -> TfliteFile:
-    """A file, quantized or not, whose main subgraph is that of a signature; itself if the main one is that of all.
+    """A file, quantized or not, with the subgraph of a signature as its main one.
+
+    A file whose signatures all are of the main subgraph is returned as it is, whatever the key.
 
     Raises:
         UsageError: If there are several, and no such signature.
@@ -73,7 +75,7 @@ def _names_ends(graph: fb.SubGraph, signature: fb.SignatureDef) -> bool:
 def several(keys: Sequence[str]) -> str:
     """The message where a source has several signatures and none is chosen."""
     return (
-        f"The model has several signatures: {', '.join(keys)}. Choose the one to quantize with --signature "
+        f"The model has several signatures: {', '.join(keys)}. Choose one with --signature "
         f"(signature=... in Python), for example --signature {keys[0]}."
     )
 
@@ -83,6 +85,11 @@ def unknown(key: str, keys: Sequence[str]) -> str:
     if not keys:
         return f"--signature: the model has no signatures, got {key!r}. Leave the option out."
     return f"--signature: the model has no signature {key!r}. Its signatures: {', '.join(keys)}."
+
+
+def signature_keys(model: fb.Model) -> tuple[str, ...]:
+    """The keys of all signatures of a file."""
+    return tuple(map(_key, model.signatureDefs or []))
 
 
 def _key(signature: fb.SignatureDef) -> str:

@@ -303,7 +303,7 @@ def test_of_several_chips_a_candidate_is_compiled_for_those_that_spill(monkeypat
     made = replace(moving(5), segments=plain.segments)
     for cost, worst in ((1000.0 + plain.cost, 500.0 + plain.cost / 2), (0.0, plain.cost)):
         fake = install(monkeypatch, replace(made, cost=cost))
-        found = compile_candidate(content, graph, seen, plain, UNKEPT)
+        found = compile_candidate(content, graph, seen, plain, replace(UNKEPT, each=False))
         assert found["cost"] == pytest.approx(worst)
         assert found["predicted_cost"] == plain.cost
         assert found["agrees"]
@@ -355,6 +355,12 @@ COSTS = {
     "not what is refused": ((30.0, 20.0), (False, True), None, 30.0),
     "what is refused, if all is": ((30.0, 20.0), (True, True), None, 20.0),
     "by the compiler": ((30.0, 20.0), (False, False), DONE, 1000.0),
+    "the next one, if the cheapest is refused": (
+        (30.0, 20.0),
+        (False, False),
+        (CompilerRefusal("too wide"), DONE),
+        1000.0,
+    ),
     "not by a compiler that fails": ((30.0, 20.0), (False, False), JobFailed("rc 3"), 20.0),
 }
 
@@ -364,11 +370,11 @@ def test_what_the_cheapest_model_costs(
     monkeypatch: pytest.MonkeyPatch,
     costs: tuple[float, float],
     refused: tuple[bool, bool],
-    answer: Compiled | Exception | None,
+    answer: Compiled | Exception | tuple[Compiled | Exception, ...] | None,
     least: float,
 ) -> None:
     """Ops that run nowhere cost nothing, so that a refused model would look cheap."""
-    install(monkeypatch, *([] if answer is None else [answer]))
+    install(monkeypatch, *(answer if isinstance(answer, tuple) else [answer] * 2))
     nowhere = Placement(place=Place.NOWHERE, precision=None, refused_by="runtime")
     models = [
         (b"model", replace(PREDICTED, host_cost=cost, placements=(nowhere,) if is_refused else ()))

@@ -109,8 +109,8 @@ def test_without_vela_the_command_that_installs_it_is_told(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("accelerator", "system", "words"),
     [
-        ("ethos-u85-256", "Ethos_U55_High_End_Embedded", "expected one of the Ethos-U85"),
-        ("ethos-u55-128", "Ethos_U65_Embedded", "expected one of the Ethos-U55"),
+        ("ethos-u85-256", "Ethos_U55_High_End_Embedded", "expected a system of the Ethos-U85"),
+        ("ethos-u55-128", "Ethos_U65_Embedded", "expected a system of the Ethos-U55"),
         ("ethos-u55-32", "Ethos_U55_Deep_Embedded", None),
         ("ethos-u65-512", "My_System", None),
     ],

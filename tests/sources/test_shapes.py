@@ -325,3 +325,13 @@ def test_sizes_that_the_model_cannot_run_are_told(tmp_path: Path) -> None:
     content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert())
     with pytest.raises(ModelError, match=r"\b1x4x3: "):
         loading.float_model(content, wishes_of(None, {"wave": (1, 4, 3)}))
+
+
+@pytest.mark.parametrize(
+    ("shape", "second"), [((), 1), ((1,), [1]), ((2, 3), [[0, 1, 1]] * 2), ((6,), [0, 0, 0, 1, 1, 1])], ids=str
+)
+def test_integers_that_rise_end_elsewhere_in_the_second_input(shape: tuple[int, ...], second: Any) -> None:
+    first, other = (shapes._rising(number, shape) for number in range(2))
+    assert first.shape == other.shape == shape
+    assert not first.any()
+    assert np.array_equal(other, second)
