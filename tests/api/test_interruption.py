@@ -237,6 +237,7 @@ def test_what_was_tried_before_the_first_trial_is_never_tried_again(tmp_path: Pa
     assert replies(probes) == known
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_search_stopped_before_its_first_candidate_finds_what_it_would_have_found(tmp_path: Path) -> None:
     def stop(event: Event) -> None:
         if isinstance(event, StageStarted) and event.stage == "probes":
