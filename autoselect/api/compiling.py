@@ -137,8 +137,9 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     except TrialError as exc:
         raise PreparationError(f"{name}: {exc}") from exc
     chips = chip_rows(graph, target, None if refused else content)
-    costs = {chip.name: verdict.cost for chip, verdict in views(graph, target)}
-    segments = {chip.name: verdict.segments for chip, verdict in views(graph, target)}
+    pairs = views(graph, target)
+    costs = {chip.name: verdict.cost for chip, verdict in pairs}
+    segments = {chip.name: verdict.segments for chip, verdict in pairs}
     costs |= {chip["name"]: chip["penalty"] for chip in chips}
     segments |= {chip["name"]: chip["partitions"] for chip in chips}
     table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}

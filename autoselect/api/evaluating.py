@@ -312,7 +312,7 @@ def _report(
 
 
 def refuse_unknown(signature: str | None, models: Sequence[ModelFile]) -> None:
-    """Refuse the key of a signature that none of some ``.tflite`` has; what is converted is asked for it then."""
+    """Refuse the key of a signature that no model has; a model to convert is refused as it is converted."""
     if signature is None or any(map(needs_converter, models)):
         return
     files = (TfliteFile(file_content(model)).model for model in models)
@@ -383,7 +383,7 @@ def _bench(
 
 
 def _reference_source(reference: ModelFile, signature: str | None) -> tuple[Path | bytes, str | None]:
-    """The float model as a case takes it, and the key that is still to be chosen by: that of what is converted."""
+    """The float model as a case takes it, and the key of the signature that its conversion still has to choose."""
     if not needs_converter(reference):
         with naming(reference):
             return of_signature(TfliteFile(file_content(reference)), signature).content, None

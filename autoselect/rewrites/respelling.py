@@ -102,9 +102,9 @@ def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
 
 
 def _compared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
-    """A choice between the two values by whether the index is the place; nothing where depth or values are unknown.
+    """A choice of the "on" value at the places that equal the index; nothing where depth or values are no constants.
 
-    In integers ONE_HOT copies its two values, to which the quantizer gives scales of their own.
+    The quantizer gives the two values of a ONE_HOT scales of their own, and the int8 kernel copies their integers.
     """
     tensors, output = model.subgraphs[0].tensors, int(op.outputs[0])
     source, depth, *values = map(int, op.inputs)
@@ -131,6 +131,7 @@ def _compared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
 
 
 def _with_one(sizes: np.ndarray | list[int] | None, at: int) -> np.ndarray | None:
+    """Sizes with a further axis of size 1."""
     return None if sizes is None else np.insert(fb.indices(sizes), at, 1).astype(np.int32)
 
 
