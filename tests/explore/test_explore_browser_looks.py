@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from asked_page import Asked, served
 from opened_explore import agrees, op, press, settled, window
@@ -55,6 +56,16 @@ def test_nothing_is_wider_than_the_window_and_nothing_is_cut(
         assert len(picture) > 30_000
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (paper == "rgb(255, 255, 255)") is (scheme == "light")
+
+
+def test_a_graph_whose_place_has_no_size_yet_is_drawn_when_it_has_one(browser: Browser, server: Asked) -> None:
+    shown = "document.querySelector('#canvas > svg').getAttribute('viewBox')"
+    with window(browser, server.url) as page:
+        wanted = page.evaluate(shown)
+        page.evaluate("document.querySelector('#canvas').style.width = 0; dispatchEvent(new Event('resize'))")
+        page.evaluate("document.querySelector('#canvas').style.width = '300px'")
+        page.wait_for_function(f"{shown} !== '{wanted}'")
+        assert all(np.isfinite(float(number)) for number in page.evaluate(shown).split())
 
 
 def _meet(one: list[float], other: list[float]) -> bool:

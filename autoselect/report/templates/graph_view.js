@@ -10,7 +10,7 @@
 // hands: onChoose(i), onEnter(i), onLeave(), onOpen(i, box, event) of a click or Enter, onKey(i, key) -> whether it was taken.
 function graphView(canvas, hands) {
   const HEIGHT = 30, READABLE = 0.55, ROOM = 9;
-  let view, whole, layout, laidOutAs, scene, boxes = [], chosen = 0;
+  let view, whole, layout, laidOutAs, scene, boxes = [], chosen = 0, begun = false;
 
   const make = (tag, attributes, text) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -112,9 +112,10 @@ function graphView(canvas, hands) {
     return made;
   }
 
-  // A graph that would be too small to read as a whole is seen from its first ops on.
+  // A graph that would be too small to read as a whole is seen from its first ops on. A canvas without a size begins when it has one.
   function begin() {
-    if (!boxes.length) return;
+    begun = sized();
+    if (!boxes.length || !begun) return;
     fit();
     if (scale() < READABLE) {
       const width = canvas.clientWidth, height = canvas.clientHeight;
@@ -123,10 +124,14 @@ function graphView(canvas, hands) {
     }
   }
 
+  const sized = () => canvas.clientWidth > 0 && canvas.clientHeight > 0;
+  new ResizeObserver(() => { if (!begun) begin(); }).observe(canvas);
+
   const scale = () => canvas.clientWidth / view.width;
   function show() { canvas.firstChild.setAttribute("viewBox", `${view.x} ${view.y} ${view.width} ${view.height}`); }
 
   function fit() {
+    if (!sized()) return;
     const share = canvas.clientWidth / canvas.clientHeight;
     const width = Math.max(whole.width, whole.height * share, canvas.clientWidth * 0.8), height = width / share;
     view = { x: (whole.width - width) / 2, y: Math.min((whole.height - height) / 2, 0), width, height };
@@ -141,6 +146,7 @@ function graphView(canvas, hands) {
   }
 
   function reach(box) {
+    if (!begun) return;
     const x = Number(box.dataset.x), y = Number(box.dataset.y);
     if (x > view.x && x < view.x + view.width && y > view.y && y < view.y + view.height) return;
     view.x = x - view.width / 2;
