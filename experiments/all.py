@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
+import json
 import os
 import re
 import shlex
@@ -140,7 +141,12 @@ def _is_other(step: Step, out: Path, name: str) -> bool:
 
 
 def _without_times(step: Step, path: Path) -> Any:
-    """The cells of a table but those of times; of other files the digest."""
+    """The cells of a table or the fields of a JSON file but those of times; of other files the digest."""
+    if path.suffix == ".json":
+        return json.loads(
+            path.read_text(encoding="utf-8"),
+            object_hook=lambda fields: {key: fields[key] for key in fields.keys() - {*step.time_columns}},
+        )
     if path.suffix not in {".csv", ".md"}:
         return studies.digest_of(path)
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -149,7 +155,8 @@ def _without_times(step: Step, path: Path) -> Any:
     for row in rows:
         of_head = {place for place, cell in enumerate(row) if cell.strip() in step.time_columns}
         times = of_head or (times if len(row) > 1 else set())  # A line without cells ends a table.
-        found.append([cell for place, cell in enumerate(row) if place not in times])
+        if not any(cell.strip() in step.time_columns for cell in row[:2]):  # A row of times has their name at its head.
+            found.append([cell for place, cell in enumerate(row) if place not in times])
     return found
 
 

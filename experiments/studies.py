@@ -66,7 +66,8 @@ class Step:
         into: Folder of the repository for ``writes``, if it is not that of the study's results.
         once: Why it is not run again: it compares with a version that is gone.
         counts: What of the package counts: names of ``ROOMS``, ``builder``, ``packages``.
-        time_columns: Heads of the columns of its tables that hold times: results that differ there alone are as before.
+        time_columns: Heads of columns, heads of rows and JSON fields that hold times: results that differ there alone
+            are as before.
         runs_alone: True if it measures times: nothing else of a pass runs beside it.
         cost: How long a full pass takes on two cores: ``seconds``, ``minutes`` or ``hours``.
         tested: Where the small pass is tested: among the ``quick`` tests, the ``slow`` ones, or in neither, but by

@@ -172,16 +172,26 @@ def test_all_is_made_again_once_and_results_that_differ_are_told(
     assert capsys.readouterr().out.splitlines()[-1].endswith(": table.md")
 
 
-def test_columns_of_times_make_no_other_results(
-    runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("table.md", "| sum | seconds |\n|---|---|\n| {} | {} |\n\n| seen |\n"),
+        ("table.md", "| figure | value |\n|---|---|\n| sum | {} |\n| seconds | {} |\n"),
+        ("table.json", '{{"rows": [{{"sum": {}, "seconds": {}}}]}}'),
+    ],
+    ids=["columns", "rows", "fields"],
+)
+def test_times_make_no_other_results(
+    runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, form: str
 ) -> None:
     declared, program = (repository / "experiments" / "sums" / name for name in ("study.toml", "second.py"))
-    declared.write_text(f'{declared.read_text(encoding="utf-8")}time_columns = ["seconds"]\n', encoding="utf-8")
+    text = declared.read_text(encoding="utf-8").replace("table.md", name)
+    declared.write_text(f'{text}time_columns = ["seconds"]\n', encoding="utf-8")
     lines = len(capsys.readouterr().out.splitlines())
-    for cells, more in (("1 | 2", 4), ("1 | 3", 4), ("4 | 3", 5)):
-        table = f"| sum | seconds |\\n|---|---|\\n| {cells} |\\n\\n| seen |\\n"
-        program.write_text(f"import sys\nopen(sys.argv[1] + '/table.md', 'w').write('{table}')\n", encoding="utf-8")
-        runner.main(["--work", str(tmp_path / cells.replace(" | ", ""))])
+    for figures, more in (((1, 2), 4), ((1, 3), 4), ((4, 3), 5)):
+        written = f"open(sys.argv[1] + '/{name}', 'w').write({form.format(*figures)!r})"
+        program.write_text(f"import sys\n{written}\n", encoding="utf-8")
+        runner.main(["--work", str(tmp_path / str(figures))])
         assert len(capsys.readouterr().out.splitlines()) == lines + more
 
 
