@@ -342,7 +342,7 @@ def _sized_content(model: ModelFile, evaluation: object, signature: str | None) 
 
 
 def _sizes(evaluation: object, free: FreeSizes) -> dict[str, tuple[int, ...]]:
-    return sizes_in_samples(without_targets(evaluation, free.inputs), free, known={})
+    return sizes_in_samples(without_targets(evaluation, [one.key for one in free.inputs]), free, known={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from autoselect.data.fit import fit_sample, is_signature_sample, numeric_array
 from autoselect.data.samples import LabelledSample
-from autoselect.data.sources import numbered_items, stacks_in, unwrap
+from autoselect.data.sources import has_stack_per_input, numbered_items, stacks_in, unwrap
 from autoselect.data.stacks import Stack, check_lengths, input_stacks, labels_of, stack_of, stacked_samples
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError
@@ -39,8 +39,8 @@ def labelled_samples(
               single input; targets in ``y``, groups in ``groups``;
             * a function without arguments, or an iterable, of ``(inputs, target)`` pairs or ``(inputs, target, group)``
               triples, the inputs in any form that :func:`autoselect.data.fit.fit_sample` takes;
-            * a tuple ``(x, y)`` of arrays of N samples and N targets, ``x`` an array or a dict of arrays, or
-              ``(x, y, groups)`` with N labels;
+            * a tuple ``(x, y)`` of arrays of N samples and N targets, or ``(x, y, groups)`` with N labels; ``x`` is an
+              array, a dict of arrays, or a list of one array for each of several inputs;
             * a dict of arrays, as a ``.npz`` file would hold them;
             * the inputs alone, in any form of a representative dataset, if no targets are required;
             * ``"package.module:name"`` of any of these.
@@ -58,15 +58,16 @@ def labelled_samples(
         DataError: If the data are missing, empty or damaged, raise, do not fit the inputs, differ in
             length, lack targets that are required, or have groups that are neither whole numbers nor text.
     """
-    data = unwrap(source, purpose=_PURPOSE)
+    data, keys = unwrap(source, purpose=_PURPOSE), [spec.key for spec in inputs]
     given: dict[str, Callable[[], Stack]] = {}
     if _is_stacked(data):
         data, *beside = data
         for name, value, opened in zip((_TARGETS, _GROUPS), beside, (stack_of, labels_of), strict=False):
             if value is not None:
                 given[name] = partial(opened, value, f"{_PURPOSE}, {'targets' if name == _TARGETS else name}")
-        data = data if isinstance(data, Mapping) else numeric_array(data, f"{_PURPOSE}, inputs")
-    stacks = stacks_in(data, purpose=_PURPOSE)
+        if not isinstance(data, Mapping) and not has_stack_per_input(data, keys):
+            data = numeric_array(data, f"{_PURPOSE}, inputs")
+    stacks = stacks_in(data, keys, purpose=_PURPOSE)
     if stacks is None:
         return _pairs_of_items(data, inputs, targets_required)
     if isinstance(data, Mapping) and _GROUPS in data:
@@ -79,12 +80,12 @@ def labelled_samples(
     return _pairs_of_stacks(picked, found, inputs)
 
 
-def without_targets(source: object, inputs: Sequence[object]) -> object:
+def without_targets(source: object, keys: Sequence[str]) -> object:
     """The inputs of scoring data in a form of a representative dataset; what can be read once only is left as it is.
 
     Args:
         source: As :func:`labelled_samples` takes it.
-        inputs: One for each input of the model, whatever it is.
+        keys: Of the model's inputs, in their order.
 
     Raises:
         UsageError, DataError: As :func:`labelled_samples`.
@@ -94,11 +95,9 @@ def without_targets(source: object, inputs: Sequence[object]) -> object:
         return data
     if _is_stacked(data):
         return data[0]
-    if stacks_in(data, purpose=_PURPOSE) is not None:
+    if stacks_in(data, keys, purpose=_PURPOSE) is not None:
         return data
-    return lambda: (
-        item[0] if _is_labelled(item, inputs) else item for _, item in numbered_items(data, purpose=_PURPOSE)
-    )
+    return lambda: (item[0] if _is_labelled(item, keys) else item for _, item in numbered_items(data, purpose=_PURPOSE))
 
 
 def _is_stacked(data: object) -> TypeGuard[tuple[Any, ...]]:
@@ -106,7 +105,8 @@ def _is_stacked(data: object) -> TypeGuard[tuple[Any, ...]]:
     if not isinstance(data, tuple) or is_signature_sample(data):
         return False
     has_groups = len(data) == 3 and not isinstance(data[2], Mapping)
-    return len(data) == 2 or (has_groups and (isinstance(data[0], Mapping) or hasattr(data[0], "__array__")))
+    holds_stacks = isinstance(data[0], Mapping) or any(hasattr(value, "__array__") for value in data[:2])
+    return len(data) == 2 or (has_groups and holds_stacks)
 
 
 def _pairs_of_stacks(

@@ -26,7 +26,8 @@ def representative_samples(
               yields lists, dicts by input name, or ``(signature, dict)`` tuples;
             * an object that holds such a function as ``input_gen`` (``tf.lite.RepresentativeDataset``);
             * an iterable of such samples;
-            * an array of N samples (shape (N, ...)), or a dict of such arrays by input name;
+            * an array of N samples (shape (N, ...)), a dict of such arrays by input name, or for several inputs a list of
+              one such array each;
             * the path of a ``.npz`` file (arrays by input name, or ``x`` for a single input; all other
               arrays, such as ``y``, are left alone; one array for one input may have any name) or of a ``.npy`` file;
             * ``"package.module:name"`` of any of these.
@@ -42,7 +43,7 @@ def representative_samples(
         DataError: If the data are missing, empty or damaged, raise, or do not fit the inputs.
     """
     data = unwrap(source, purpose=_PURPOSE)
-    stacks = stacks_in(data, purpose=_PURPOSE)
+    stacks = stacks_in(data, [spec.key for spec in inputs], purpose=_PURPOSE)
     if stacks is None:
         return _samples_of_items(data, inputs, optional)
     inputs = _held(stacks, inputs, optional)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from autoselect.data.specs import load_object
 from autoselect.data.stacks import SOLE_INPUT, Stack, require_file, stack_of, stacks_of_file
@@ -59,8 +59,13 @@ def _called(function: Callable[[], object], purpose: str) -> object:
     return result
 
 
-def stacks_in(data: object, *, purpose: str) -> Mapping[str, Callable[[], Stack]] | None:
-    """Open the stacks of a file, an array or a dict of arrays.
+def stacks_in(data: object, keys: Sequence[str] = (), *, purpose: str) -> Mapping[str, Callable[[], Stack]] | None:
+    """Open the stacks of a file, an array, a dict of arrays, or a list of one array for each of several inputs.
+
+    Args:
+        data: What a source holds.
+        keys: Of the model's inputs, in their order; without them a list is one of samples.
+        purpose: The first words of every message.
 
     Returns:
         Name -> function that opens the stack; an array by itself is called ``x``. None if the data are
@@ -75,9 +80,21 @@ def stacks_in(data: object, *, purpose: str) -> Mapping[str, Callable[[], Stack]
         return stacks_of_file(Path(data))
     if hasattr(data, "__array__"):  # NumPy's own, or that of a library: a tensor, a table.
         return {SOLE_INPUT: partial(stack_of, data, f"{purpose}, array")}
+    if has_stack_per_input(data, keys):
+        data = dict(zip(keys, data, strict=True))
     if isinstance(data, Mapping):
         return {name: partial(stack_of, data[name], f"{purpose}, array {name!r}") for name in data}
     return None
+
+
+def has_stack_per_input(data: object, keys: Sequence[str]) -> TypeGuard[Sequence[Any]]:
+    """Tell a list of one array for each of several inputs, as Keras takes it, from a list of samples.
+
+    A sample of several inputs is no array.
+    """
+    if not isinstance(data, (list, tuple)) or len(data) != len(keys) or len(keys) < 2:
+        return False
+    return all(hasattr(value, "__array__") for value in data)
 
 
 def numbered_items(data: object, *, purpose: str) -> Iterator[tuple[int, Any]]:

@@ -78,7 +78,7 @@ def sizes_in_samples(calibration: object, free: FreeSizes, known: Shapes) -> dic
 
 def _shapes(data: object, inputs: Sequence[FreeInput]) -> Iterator[Mapping[str, tuple[int, ...]]]:
     """Shape of every input in each sample; of arrays of N samples, one row's."""
-    stacks = stacks_in(data, purpose=_PURPOSE)
+    stacks = stacks_in(data, [one.key for one in inputs], purpose=_PURPOSE)
     if stacks is None:
         for number, raw in numbered_items(data, purpose=_PURPOSE):
             yield _item_shapes(raw, inputs, f"{_PURPOSE}, sample {number}")

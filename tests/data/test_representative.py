@@ -128,6 +128,12 @@ def test_several_inputs_come_by_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(samples[3]["a"], X[3:])
 
 
+def test_a_list_of_one_array_for_each_input_is_split_into_samples() -> None:
+    got = list(representative_samples([X, X[:, 0]], TWO))
+    np.testing.assert_array_equal(np.concatenate([sample["b"] for sample in got]), X[:, 0])
+    assert len(got) == 4
+
+
 def test_reading_is_lazy() -> None:
     samples = representative_samples(breaks_at_two, INPUTS)
     np.testing.assert_array_equal(next(samples)["wave"], X[:1])
