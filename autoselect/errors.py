@@ -14,6 +14,7 @@
     └── TrialError                  –   one candidate failed; the search goes on
         ├── BuildError              –   the quantizer or the dynamic-range pass refused the recipe
         ├── ScoreError              –   the candidate could not be run or its metric raised
+        │   └── NoScore             –   its metric or evaluator raised or gave no number
         ├── TargetRefusal           –   the target does not take the candidate
         │   └── CompilerRefusal     –   its rules do, and its compiler does not
         ├── JobFailed               –   a library, or autoselect itself, raised where nobody expects it
@@ -102,9 +103,11 @@ class TrialError(AutoselectError):
 
     Attributes:
         kind: What decisions go by; the message is for people.
+        ending: The error of a command that needs this candidate.
     """
 
     kind: ClassVar[ErrorKind]
+    ending: ClassVar[type[AutoselectError]] = PreparationError
 
 
 class BuildError(TrialError):
@@ -126,6 +129,12 @@ class ScoreError(TrialError):
         """Keep both."""
         super().__init__(message)
         self.op = op
+
+
+class NoScore(ScoreError):
+    """The candidate ran, and its metric or evaluator gave no number for it."""
+
+    ending: ClassVar[type[AutoselectError]] = MetricError
 
 
 class TargetRefusal(TrialError):
@@ -160,12 +169,12 @@ def preparing(what: str) -> Iterator[None]:
         what: The first sentence of the message, which says what failed.
 
     Raises:
-        PreparationError: In place of a :class:`TrialError`.
+        AutoselectError: The ending of a :class:`TrialError`, in its place.
     """
     try:
         yield
     except TrialError as exc:
-        raise PreparationError(f"{what} {exc}") from exc
+        raise exc.ending(f"{what} {exc}") from exc
 
 
 def first_line(exc: BaseException) -> str:

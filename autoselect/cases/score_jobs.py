@@ -18,7 +18,7 @@ from autoselect.cases import clipping_jobs
 from autoselect.cases.divergence import closeness, shares_of
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.errors import MetricError, ScoreError
+from autoselect.errors import MetricError, NoScore, ScoreError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, intervals
 from autoselect.scoring.evaluator_parts import Evaluated
@@ -95,7 +95,8 @@ def score_errors(sha256: str) -> Iterator[None]:
     """Make a metric without a value the failure of one candidate, unless it has none for the float model.
 
     Raises:
-        ScoreError: If the metric has no value for the candidate.
+        NoScore: If the metric has no value for the candidate.
+        ScoreError: If the evaluator met a kernel that fails.
         MetricError: If the metric has no value for the float model.
     """
     try:
@@ -103,8 +104,10 @@ def score_errors(sha256: str) -> Iterator[None]:
     except MetricError as exc:
         if sha256 == FLOAT:
             raise
-        op = exc.__cause__.op if isinstance(exc.__cause__, ScoreError) else None  # An evaluator lets it fall.
-        raise ScoreError(f"The metric has no value for this candidate. {exc}", op=op) from exc
+        words = f"The metric has no value for this candidate. {exc}"
+        if isinstance(exc.__cause__, ScoreError):  # An evaluator lets it fall.
+            raise ScoreError(words, op=exc.__cause__.op) from exc
+        raise NoScore(words) from exc
 
 
 def score(root: Path, sha256: str, part: str, interval: bool) -> ScoreReply:

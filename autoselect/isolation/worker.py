@@ -135,7 +135,7 @@ def run(place: Place, job: bytes, timeout_seconds: float) -> Any:
     except SystemExit as exc:
         code = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
         raise WorkerDied(death_notice(abs(code))) from exc
-    except Exception as exc:  # The one place where the errors of libraries become autoselect's.
+    except BaseException as exc:  # Errors of libraries become autoselect's; no KeyboardInterrupt here is the user's.
         traceback.print_exc()  # into the log
         raise JobFailed(f"{type(exc).__name__}: {first_line(exc)}") from exc
     finally:

@@ -243,6 +243,13 @@ def test_a_damaged_run_is_told(run: autoselect.Run, tmp_path: Path) -> None:
         autoselect.load_run(folder).what_if()
 
 
+def test_a_journal_without_its_trials_is_told(run: autoselect.Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    (folder / "study.journal").write_text("", encoding="utf-8")
+    with pytest.raises(RunFolderError, match=r"study\.journal"):
+        autoselect.load_run(folder).what_if("recommended")
+
+
 def test_a_run_of_live_objects_builds_and_asks_for_what_it_lacks(tmp_path: Path) -> None:
     live = autoselect.search(**pump.LIVE, trials=3, repairs=["ranges-mse"], int16=False, output=tmp_path / "run")
     found = live.what_if("int8", repairs=["ranges-mse"])

@@ -12,7 +12,7 @@ from autoselect.cases import race_jobs, score_jobs
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.prepare import Case, write_scoring
 from autoselect.embedded import make_windows, model_bytes
-from autoselect.errors import AutoselectError, DataError, MetricError, ScoreError, UsageError
+from autoselect.errors import AutoselectError, DataError, MetricError, NoScore, UsageError
 from autoselect.scoring.metrics import make_metric
 from autoselect.tflite import flatbuffer
 
@@ -123,7 +123,7 @@ def test_samples_far_from_float_come_first(made: tuple[CaseFiles, str]) -> None:
 
 
 FAILURES = {
-    "metric on a candidate": ("integer", MetricError("no value"), ScoreError, "has no value for this candidate"),
+    "metric on a candidate": ("integer", MetricError("no value"), NoScore, "has no value for this candidate"),
     "metric on the float model": (FLOAT, MetricError("no value"), MetricError, "^no value"),
     "data": ("integer", DataError("no label"), DataError, "^no label"),
 }

@@ -43,6 +43,10 @@ def refuse() -> None:
     raise ModelError("the model is no model")
 
 
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
 def stumble() -> None:
     raise ValueError("unexpected")
 
@@ -64,6 +68,7 @@ def leave() -> None:
         pytest.param(leave, WorkerDied, "ended by itself with exit code 3", id="exit"),
         pytest.param(refuse, ModelError, "^the model is no model$", id="an error of ours"),
         pytest.param(stumble, JobFailed, "^ValueError: unexpected$", id="any other error"),
+        pytest.param(interrupt, JobFailed, "^KeyboardInterrupt: ", id="an interrupt of its own"),
     ],
 )
 def test_a_bad_job_costs_itself_only(

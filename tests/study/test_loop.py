@@ -19,7 +19,16 @@ from autoselect.cases.events import Event, TrialFinished
 from autoselect.domain.objectives import Constraints, Objective
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
-from autoselect.errors import BuildError, MetricError, PreparationError, ScoreError, TrialError, WorkerDied
+from autoselect.errors import (
+    AutoselectError,
+    BuildError,
+    MetricError,
+    NoScore,
+    PreparationError,
+    ScoreError,
+    TrialError,
+    WorkerDied,
+)
 from autoselect.isolation.door import busy_with
 from autoselect.runs.records import TrialRecord
 from autoselect.study.loop import SearchLoop, Stop, never
@@ -254,11 +263,20 @@ def test_a_failed_candidate_fails_its_trial_only(path: Path, job: str, error: Tr
     assert search.study.close_abandoned() == 0
 
 
-def test_where_all_fail_the_search_stops_with_the_reason(path: Path) -> None:
-    search = Search(path, FakePool(fails=lambda job, nodes: BuildError("no_such_kernel")))
-    with pytest.raises(PreparationError, match=r"first 5 .*no_such_kernel"):
+ALL_FAIL = {"build": (BuildError("no_such_kernel"), PreparationError), "metric": (NoScore("no number"), MetricError)}
+
+
+@pytest.mark.parametrize(("error", "ending"), ALL_FAIL.values(), ids=ALL_FAIL)
+def test_where_all_fail_the_search_stops_with_the_reason(
+    path: Path, error: TrialError, ending: type[AutoselectError]
+) -> None:
+    """Five of many trials, or all of fewer."""
+    search = Search(path, FakePool(fails=lambda job, nodes: error))
+    with pytest.raises(ending, match=f"All 3 .*{error}"):
+        search.run(3)
+    with pytest.raises(ending, match=f"first 5 .*{error}"):
         search.run(50)
-    assert [r.error for r in search.study.records()] == ["no_such_kernel"] * 5
+    assert [r.error for r in search.study.records()] == [str(error)] * 5
 
 
 def test_failures_do_not_stop_a_search_that_has_scored(path: Path) -> None:

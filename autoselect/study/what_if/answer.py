@@ -157,6 +157,7 @@ class WhatIf(_Asked):
             RunFolderError: If the samples of the run are others by now.
             DataError: If samples do not fit.
             PreparationError: If the model cannot be built or run.
+            MetricError: If the metric has no value for it.
         """
         return self._maker.score_of(self, samples, live)
 

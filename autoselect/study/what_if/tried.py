@@ -60,7 +60,7 @@ class Tried:
         Raises:
             RunFolderError: If the run was stopped before its float model was scored.
         """
-        self._workshop = workshop
+        self._workshop, self._journal = workshop, folder.study
         manifest, settings = workshop.manifest, workshop.settings
         try:
             float_model = references.Reference(**manifest["float_model"])
@@ -254,6 +254,7 @@ class Tried:
 
         Raises:
             UsageError: If there is none, with those that there are.
+            RunFolderError: If the journal lacks a pick's trial.
         """
         text = self.picks.get(str(name), str(name))
         found = next((r.recipe for r in self.records if r.recipe is not None and r.id == text), None)
@@ -261,6 +262,8 @@ class Tried:
             found = next((r.recipe for r in self.records if r.number == int(text) and r.recipe is not None), None)
         if found is not None:
             return found
+        if str(name) in self.picks:
+            raise RunFolderError(f"{self._journal} is damaged: it lacks the trial of the pick {name!r}, {text}.")
         raise UsageError(
             f"The run has no candidate {name!r}. There are its picks ({', '.join(self.picks) or 'none'}), the whole "
             f"models ({', '.join(WHOLES)}), ids as in trials.csv, and trials from 0 to "

@@ -280,6 +280,7 @@ class Workshop:
             RunFolderError: If samples of the run are others by now.
             DataError: If samples do not fit.
             PreparationError: If a model cannot be built or run.
+            MetricError: If the metric has no value for one.
         """
         metric, evaluator = self._judge(live)
         if evaluator is not None:  # It shows no outputs: how close they are, calibration samples say.
