@@ -142,7 +142,9 @@ def _print_target(found: Mapping[str, Any]) -> None:
             print_lines(tables.advice_lines(found))
         return
     print_lines(aligned(tables.cost_rows(found)), title=f"On {name}")
-    print_lines(aligned(tables.placement_rows(found), right=(0, 4)), title=f"Ops on {name}")
+    header, *ops = tables.placement_rows(found)
+    right = [i for i, column in enumerate(header) if column in ("op", "cost")]
+    print_lines(aligned([header, *ops], right=right), title=f"Ops on {name}")
     print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
     print_lines(tables.advice_lines(found))
 

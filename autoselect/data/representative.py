@@ -26,8 +26,8 @@ def representative_samples(
               yields lists, dicts by input name, or ``(signature, dict)`` tuples;
             * an object that holds such a function as ``input_gen`` (``tf.lite.RepresentativeDataset``);
             * an iterable of such samples;
-            * an array of N samples (shape (N, ...)), a dict of such arrays by input name, or for several inputs a list of
-              one such array each;
+            * an array of N samples (shape (N, ...)), a dict of such arrays by input name, or for several inputs a list
+              of one such array each;
             * the path of a ``.npz`` file (arrays by input name, or ``x`` for a single input; all other
               arrays, such as ``y``, are left alone; one array for one input may have any name) or of a ``.npy`` file;
             * ``"package.module:name"`` of any of these.

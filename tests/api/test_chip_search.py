@@ -68,6 +68,13 @@ def test_rewrites_are_noted(found: autoselect.Run) -> None:
     assert any(note.startswith("Rewrites ") for note in found.manifest["notes"])
 
 
+def test_inputs_and_outputs_of_another_type_count_as_no_rewrite(tmp_path: Path) -> None:
+    wished = {"io_type": "int8", "target": TARGET, "emulation": "none", "early_exit": False}
+    notes = pump.search(tmp_path / "run", trials=5, **wished).manifest["notes"]
+    (note,) = (note for note in notes if note.startswith("Rewrites "))
+    assert "float" not in note
+
+
 def test_both_tables_have_the_compilers_cost_of_a_member(found: autoselect.Run) -> None:
     trials = found.trials.drop_duplicates("id").set_index("id")["penalty"]
     compiled = pd.read_csv(found.model_path("recommended").parents[1] / "chip.csv").set_index("id")["cost"]

@@ -65,7 +65,18 @@ def test_fragmentation_has_the_words_of_compilers(reviewed: Reviewed) -> None:
 
 def test_advice(reviewed: Reviewed) -> None:
     target: dict[str, Any] = {"best_island": 0, "islands": [{"gain": 2.0}], "penalty": 5.0, "unit": "microseconds"}
-    target["forecast"] = None
+    target |= {"forecast": None, "costs": [{}]}
     (plain,) = tables.advice_lines({"target": target})
     (chip,) = tables.advice_lines({"target": {**target, "chips": [{}]}})
     reviewed("the island that helps most", [plain, chip])
+
+
+def test_parts_of_a_model_for_several_chips_have_no_costs() -> None:
+    """Cycles of one chip and microseconds of another do not compare, and a finished model has no search's units."""
+    placed = {"precision": "int8", "place": "host", "cost": 7.0, "reason": "too wide"}
+    target = {"placements": [placed], "islands": [{"ops": [0], "gain": 7.0}], "best_island": 0}
+    target |= {"unit": "times the best", "forecast": None, "penalty": 9.0, "costs": [{"name": "a"}, {"name": "b"}]}
+    found = {"subgraphs": [{"ops": [{"op_type": "EXP"}]}], "target": target}
+    assert tables.placement_rows(found)[1] == ("0", "EXP", "int8", "host", "too wide")
+    assert tables.island_rows(found)[1] == ("1", "EXP", "0")
+    assert tables.advice_lines(found) == []

@@ -31,7 +31,7 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
         ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
         *_penalty_rows(target),
     ]
-    if target["unit"] == "points" or len(target["costs"]) > 1:
+    if target["unit"] == "points" or _has_several_units(target):
         return rows
     parts = (("accelerator", "accelerator_cost"), ("host", "host_cost"), ("crossings", "crossing_cost"))
     return [*rows, *((f"{_INDENT}{name}", f"{figure(target[key])} {target['unit']}") for name, key in parts)]
@@ -40,7 +40,7 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
 def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
     """The penalty, and which of compiler and profile it is of."""
     told, forecast = f"{figure(target['penalty'])} {target['unit']}", target.get("forecast")
-    if len(target["costs"]) > 1:
+    if _has_several_units(target):
         return each_cost(target)
     if forecast is None:
         return [("penalty", told)]
@@ -54,15 +54,20 @@ def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
 def each_cost(target: Mapping[str, Any]) -> list[Row]:
     """A row for each of several chips: what the model costs on it, in the chip's own unit; no rows for one chip."""
     costs, forecast = target["costs"], target["forecast"]
-    if len(costs) < 2:
+    if not _has_several_units(target):
         return []
     rows: list[Row] = [(clean(chip["name"]), f"{figure(chip['penalty'])} {chip['unit']}") for chip in costs]
     why = forecast and forecast["uncompiled"]
     return [*rows, ("not compiled", clean(why))] if why else rows
 
 
+def _has_several_units(target: Mapping[str, Any]) -> bool:
+    """Whether a finished model is judged for several chips: costs of its parts are then in no unit."""
+    return len(target["costs"]) > 1
+
+
 def placement_rows(found: Mapping[str, Any]) -> list[Row]:
-    """Each op of the main subgraph: number, type, precision, place, cost and reason."""
+    """Each op of the main subgraph: number, type, precision, place, cost on the sole chip, and reason."""
     ops = found["subgraphs"][0]["ops"]
     header = ("op", "type", "precision", "place", "cost", "why")
     body = [
@@ -76,24 +81,28 @@ def placement_rows(found: Mapping[str, Any]) -> list[Row]:
         )
         for i, (op, placed) in enumerate(zip(ops, found["target"]["placements"], strict=True))
     ]
-    return [header, *body]
+    rows: list[Row] = [header, *body]
+    return [(*row[:4], *row[5:]) for row in rows] if _has_several_units(found["target"]) else rows
 
 
 def island_rows(found: Mapping[str, Any]) -> list[Row]:
-    """Each island: number, ops by type, their numbers, and what it costs."""
+    """Each island: number, ops by type, their numbers, and what it costs on the sole chip."""
     ops, unit = found["subgraphs"][0]["ops"], found["target"]["unit"]
     body = []
     for number, island in enumerate(found["target"]["islands"], start=1):
         types = Counter(str(ops[i]["op_type"]) for i in island["ops"])
         told = ", ".join(f"{count} {name}" if count > 1 else name for name, count in types.items())
         body.append((str(number), told, ranges(island["ops"]), figure(island["gain"])))
-    return [("island", "ops", "numbers", f"costs, {unit}"), *body] if body else [("none",)]
+    if not body:
+        return [("none",)]
+    rows: list[Row] = [("island", "ops", "numbers", f"costs, {unit}"), *body]
+    return [row[:3] for row in rows] if _has_several_units(found["target"]) else rows
 
 
 def advice_lines(found: Mapping[str, Any]) -> list[str]:
-    """The one island whose removal would help most, in a sentence."""
+    """The one island whose removal would help the sole chip most, in a sentence."""
     target = found["target"]
-    if target["best_island"] is None:
+    if target["best_island"] is None or _has_several_units(target):
         return []
     gain, whole = target["islands"][target["best_island"]]["gain"], (target.get("forecast") or target)["penalty"]
     number, saved = target["best_island"] + 1, f"{figure(gain)} of {figure(whole)} {target['unit']}"
