@@ -14,7 +14,7 @@ from autoselect.rewrites import names
 from autoselect.runs.files import write_bytes, write_json
 from autoselect.tflite.tflite_file import TfliteFile
 
-PREPARED_FORMAT = 26
+PREPARED_FORMAT = 27
 """Raised whenever what is written here, or how it is made, changes, so that no older cache entry is read."""
 
 _GIVEN, _GIVEN_INT16 = "given.tflite", "given_int16.tflite"

@@ -7,7 +7,7 @@ far below: what the quantizer sees ends there. The float model keeps its masks.
 
 Some ops have an int8 kernel in LiteRT, and the quantizer knows no integer form of them: it quantizes others in their
 place. What stands for an op reads and writes integers of free scales as that does, so that the rest of the build is the
-same.
+same. And it leaves ops in float that could read integers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.rewrites import names
-from autoselect.rewrites.rewriting import GraphView, Rewrite, rewritten
+from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops, rewritten
 from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -184,3 +184,24 @@ STAND_INS = Rewrite(
 )
 
 FOR_QUANTIZER = (STAND_INS, NEAR_MASKS)
+
+
+_PLACES = ("ARG_MAX", "ARG_MIN")
+"""Ops that write places of values: those of integers are the same."""
+
+
+def _read_integers(model: fb.Model) -> list[fb.Operator]:
+    """Let ops that give places of the largest or least value read what is dequantized for them, in place."""
+    view, changed = GraphView(model), []
+    for op in view.typed(*_PLACES):
+        writer = view.writer(int(op.inputs[0]))
+        if writer is not None and view.type_of(writer) == "DEQUANTIZE" and fb.scales(view.tensor(writer.inputs[0])):
+            op.inputs = [int(writer.inputs[0]), *fb.indices(op.inputs)[1:]]
+            changed.append(op)
+    if changed:
+        editing.drop_unread_conversions(model)
+    return changed
+
+
+OF_QUANTIZER = (Rewrite(name="places of integers", applies=has_ops(*_PLACES), deed=_read_integers),)
+"""For what the quantizer made: it leaves such an op in float if what the op reads has other readers, or is an output."""

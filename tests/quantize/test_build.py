@@ -40,6 +40,17 @@ def split_branches() -> zoo.Source:
 
 
 @functools.cache
+def scores_and_classes() -> zoo.Source:
+    """A value that is an output, and that ops read whose integer form needs no scale."""
+
+    def call(x: Any) -> dict[str, Any]:
+        scores = tf().matmul(x, zoo.weights(8, 8))
+        return {"scores": scores, "best": tf().argmax(scores, -1), "worst": tf().argmin(scores, -1)}
+
+    return zoo.from_function(call, (1, 8))
+
+
+@functools.cache
 def digits() -> zoo.Source:
     """Ops whose own names end in digits, some of them another's name with a digit more."""
 
@@ -66,6 +77,7 @@ def clashing_names() -> zoo.Prepared:
 PREPARED = [
     pytest.param(lambda: zoo.cnn().prepared, id="CNN"),
     pytest.param(lambda: split_branches().prepared, id="several outputs"),
+    pytest.param(lambda: scores_and_classes().prepared, id="scores and classes"),
     pytest.param(lambda: digits().prepared, id="names with digits"),
     pytest.param(lambda: zoo.lstm().prepared, id="recurrent"),
     pytest.param(lambda: zoo.two_inputs().prepared, id="several inputs"),
