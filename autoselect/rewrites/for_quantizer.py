@@ -204,4 +204,4 @@ def _read_integers(model: fb.Model) -> list[fb.Operator]:
 
 
 OF_QUANTIZER = (Rewrite(name="places of integers", applies=has_ops(*_PLACES), deed=_read_integers),)
-"""For what the quantizer made: it leaves such an op in float if what the op reads has other readers, or is an output."""
+"""For what the quantizer made: it leaves such an op in float if what the op reads is also read or given elsewhere."""
