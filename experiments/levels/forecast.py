@@ -56,13 +56,13 @@ def recipes(nodes: Sequence[Node], count: int, seed: int) -> Iterator[tuple[str,
     for number in range(2 * count):
         bits = rng.choice(BITS, len(names))
         others = rng.choice(names, rng.integers(1, 4), replace=False) if number >= count else ()
-        left_out = frozenset(name for name in others if rng.random() < 0.5)
+        left_out = [name for name in others if rng.random() < 0.5]  # In an order, by which later numbers are drawn.
         yield (
             ("levels and other states" if number >= count else "levels"),
             Recipe(
-                denylisted_nodes=left_out,
+                denylisted_nodes=frozenset(left_out),
                 float_nodes=frozenset(name for name in left_out if rng.random() < 0.5),
-                int16_nodes=frozenset(others) - left_out,
+                int16_nodes=frozenset(others).difference(left_out),
                 repairs=tuple(f"levels-{b}:{name}" for name, b in zip(names, bits, strict=True) if b < 8),
             ),
         )
