@@ -19,7 +19,7 @@ from autoselect.cases.versions import versions
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.result import Result, html_table
 from autoselect.domain.words import counted
-from autoselect.errors import RunFolderError, UsageError
+from autoselect.errors import RecipeError, RunFolderError, UsageError
 from autoselect.report.tables.frames import ModelRow, front_rows, reference_rows, target_name
 from autoselect.report.tables.result_lines import cells, result_lines
 from autoselect.runs.folder import RunFolder
@@ -188,7 +188,15 @@ def _other_targets(first: Run, other: Run) -> str:
 
 
 def _recipe(run: Run, member: str) -> Recipe:
-    return read_recipe(run.model_path(member).with_name(f"{member}.recipe.json"))
+    """The recipe of a front member.
+
+    Raises:
+        RunFolderError: If its file is missing or damaged.
+    """
+    try:
+        return read_recipe(run.model_path(member).with_name(f"{member}.recipe.json"))
+    except (UsageError, RecipeError) as exc:
+        raise RunFolderError(f"{run.directory} is damaged. {exc} Copy the run folder once more.") from exc
 
 
 def _refuse_other_runtime(run: Run) -> None:

@@ -102,8 +102,11 @@ def blind_score(root: Path) -> float | None:
     None with an evaluator, too, and with a metric that knows no such answer.
     """
     case = open_case(root)
-    metric, part, reference = case.scoring.metric, case.part("search"), case.reference("search")
-    if metric is None or reference is None or not metric.needs_targets:
+    metric = case.scoring.metric
+    if metric is None or not metric.needs_targets:
+        return None
+    part, reference = case.part("search"), case.reference("search")
+    if reference is None:
         return None
     targets = [part.target(number) for number in range(len(part))]
     outputs = {key: values[0] for key, values in reference([0]).items()}

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from autoselect.cli.command import with_debug
+from autoselect.cli.command import with_debug, with_settings
 from autoselect.cli.console import out, print_lines, results_only_on_stdout
 from autoselect.cli.options import AsJson, option_of
 
 _NODES = "Nodes: names, globs or op types; may be repeated"
 _MODEL = "The model itself"
 Nodes = list[str] | None
+_CHANGES = [
+    inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help=told)],
+    )
+    for name, told in {
+        "deny": "Leave it out of integers: hybrid or float.",
+        "in_float": "Leave it in float.",
+        "int16": "Give it 16-bit activations.",
+        "int8": "Put it into 8-bit integers again.",
+    }.items()
+]
 
 
+@with_settings(_CHANGES)
 @with_debug
 def what_if(
     *,
@@ -30,16 +47,7 @@ def what_if(
             "recipe file (.json).",
         ),
     ] = "recommended",
-    deny: Annotated[
-        Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Leave it out of integers: hybrid or float.")
-    ] = None,
-    in_float: Annotated[Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Leave it in float.")] = None,
-    int16: Annotated[
-        Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Give it 16-bit activations.")
-    ] = None,
-    int8: Annotated[
-        Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help="Put it into 8-bit integers again.")
-    ] = None,
+    settings: Mapping[str, Nodes],
     repairs: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A repair instead of the model's own, may be repeated; or none."),
@@ -50,6 +58,9 @@ def what_if(
     build: Annotated[
         Path | None, typer.Option(metavar="FILE", rich_help_panel=_MODEL, help="Build it and write it.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", rich_help_panel=_MODEL, help="Write over an existing file.")
+    ] = False,
     score: Annotated[
         bool, typer.Option("--score", rich_help_panel=_MODEL, help="Build it and score it on the search samples.")
     ] = False,
@@ -66,17 +77,19 @@ def what_if(
     from autoselect.api.source import read_recipe
     from autoselect.cli.results import print_json
 
-    changes: dict[str, Any] = {"deny": deny or (), "in_float": in_float or (), "int16": int16 or (), "int8": int8 or ()}
+    changes: dict[str, Any] = {name: nodes or () for name, nodes in settings.items()}
     if repairs is not None:
-        changes["repairs"] = [name for name in repairs if name != "none"]
+        if "none" in repairs and len(repairs) > 1:
+            raise typer.BadParameter("none takes no repair at all; leave it or the others out", param_hint="--repairs")
+        changes["repairs"] = () if repairs == ["none"] else repairs
     with results_only_on_stdout():
         run = load_run(directory)
         asked = read_recipe(Path(start)) if start.endswith(".json") else start
         found = run.what_if(asked, **changes, target=target)
         before = run.what_if(asked, target=target)
-        scored = found.score(evaluation) if score or evaluation is not None else None
         if build is not None:
-            found.build(build)
+            found.build(build, force=force)
+        scored = found.score(evaluation) if score or evaluation is not None else None
     if as_json:
         print_json({**found.as_dict(), "score": scored, "path": None if build is None else str(build)})
         return

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import glob
+import multiprocessing
 import os
 import signal
 import site
@@ -72,6 +73,8 @@ def start(place: Place, warm_up: bytes | None) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with contextlib.suppress(OSError):  # Linux: where memory runs out, this process is killed, and not its parent.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    # Processes of a job's own begin as anywhere else: a child that is told the pool's own method dies at once.
+    multiprocessing.set_start_method(None, force=True)
     os.environ.update({k: v for k, v in _LIBRARY_SETTINGS.items() if k not in os.environ})
     _settle(place)
     if warm_up is not None:

@@ -16,6 +16,8 @@ from typing import Any
 
 from autoselect.errors import StorageError, UsageError
 
+_OUTPUT = "--output (output=...)"
+"""What names the file to write, in messages."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -40,25 +42,29 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise error from exc
 
 
-def refuse_folder(path: Path) -> None:
-    """Refuse a folder where a file is to be written.
+def refuse_folder(path: Path, option: str = _OUTPUT) -> None:
+    """Refuse a folder where a file is to be written; the option names it, for the message.
 
     Raises:
         UsageError: If it is one.
     """
     if path.is_dir():
-        raise UsageError(f"{path} is a folder. Name a file in it with --output (output=...).")
+        raise UsageError(f"{path} is a folder. Name a file in it with {option}.")
 
 
-def refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path, option: str = _OUTPUT) -> None:
     """Refuse to write over a file unasked.
+
+    Args:
+        path: The file.
+        option: What names it, for the message.
 
     Raises:
         UsageError: If it exists, or is a folder.
     """
-    refuse_folder(path)
+    refuse_folder(path, option)
     if path.exists():
-        raise UsageError(f"{path} exists already. Choose another --output (output=...), or pass --force (force=True).")
+        raise UsageError(f"{path} exists already. Choose another {option}, or pass --force (force=True).")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -177,6 +177,20 @@ def test_runs_of_another_runtime_than_this_one_are_not_merged(finished: autosele
     assert autoselect.compare(*(folder.root for folder in folders)).alike
 
 
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_run_without_a_recipe_of_its_front_is_damaged(damage: str, finished: autoselect.Run, tmp_path: Path) -> None:
+    other = RunFolder(Path(shutil.copytree(finished.directory, tmp_path / "other")))
+    recipe = other.front / f"{finished.picks['recommended']}.recipe.json"
+    recipe.write_text(recipe.read_text()[:20])
+    if damage == "missing":
+        recipe.unlink()
+    with pytest.raises(RunFolderError, match=recipe.name):
+        autoselect.compare(finished.directory, other.root)
+    with pytest.raises(RunFolderError, match=recipe.name):
+        autoselect.merge([finished.directory, other.root], output=tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
 def test_one_run_is_not_merged_and_a_folder_is_not_written_over(finished: autoselect.Run, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two run"):
         autoselect.merge([finished.directory], output=tmp_path / "merged")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -160,6 +162,12 @@ def test_how_many_samples_it_takes_goes_by_what_is_expected_not_by_luck(made: tu
     assert unlucky < as_seen < lucky
     hopeless = evidence_jobs.samples_needed(files.root, "near", 0.05, 0.06)
     assert hopeless == samples_needed(make_metric("accuracy"), rows, theirs, allowed=0.05, balanced=True)
+
+
+def test_an_evaluator_that_brings_its_own_samples_has_no_blind_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    scoring = SimpleNamespace(metric=None)  # And nothing else: such a case has no samples with targets.
+    monkeypatch.setattr(evidence_jobs, "open_case", lambda root: SimpleNamespace(scoring=scoring))
+    assert evidence_jobs.blind_score(Path()) is None
 
 
 def test_a_float_model_that_knows_no_more_than_the_commonest_class_is_told_from_one_that_does(

@@ -77,6 +77,17 @@ def test_the_model_is_written_and_scored(folder: Path, tmp_path: Path) -> None:
     assert Path(again.path).read_bytes() == file.read_bytes()
 
 
+def test_a_file_is_written_over_only_if_forced(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.tflite"
+    file.write_text("mine")
+    done = asked(str(folder), "--build", str(file))
+    assert done.exit_code == 2
+    assert "--build" in done.stderr
+    assert file.read_text() == "mine"
+    assert asked(str(folder), "--build", str(file), "--force").exit_code == 0
+    assert file.read_bytes() != b"mine"
+
+
 def test_a_score_is_told_in_words(folder: Path) -> None:
     done = asked(str(folder), "--from", "int8", "--evaluation", "autoselect.embedded:heldout_samples")
     assert "Scored on 2,000 samples: 75.0 % accuracy; it loses 17.8 points (95 % interval: " in done.stdout
@@ -89,6 +100,7 @@ def test_a_score_is_told_in_words(folder: Path) -> None:
         (["--from", "nobody"], 2, "no candidate 'nobody'"),
         (["--target", "nothing"], 2, "no target 'nothing'"),
         (["--repairs", "polish"], 2, "repairs: expected one of"),
+        (["--repairs", "none", "--repairs", "bias"], 2, "none takes no repair at all"),
     ],
 )
 def test_what_cannot_be_asked_has_its_exit_code(folder: Path, args: list[str], code: int, words: str) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import multiprocessing
 import os
 import re
 import signal
@@ -122,6 +123,17 @@ def test_lambdas_and_closures_are_jobs(pool: WorkerPool) -> None:
 
     assert pool.call(scaled, 5) == 15
     assert pool.call(lambda values: sum(values) * factor, [1, 2, 3]) == 18
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_job_may_start_processes_of_its_own(pool: WorkerPool, method: str) -> None:
+    def started() -> int | None:
+        child = multiprocessing.get_context(method).Process(target=os.getpid)
+        child.start()
+        child.join(30)
+        return child.exitcode
+
+    assert pool.call(started) == 0
 
 
 def test_jobs_run_in_one_other_process(pool: WorkerPool) -> None:

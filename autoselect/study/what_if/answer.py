@@ -118,22 +118,26 @@ class WhatIf(_Asked):
     chance_on_front: float | None
     preferred: bool | None
 
-    def build(self, output: str | Path | None = None) -> bytes | Path:
+    def build(self, output: str | Path | None = None, *, force: bool = False) -> bytes | Path:
         """Build the model.
 
         Args:
             output: File to write; None gives the bytes.
+            force: Write over an existing file.
 
         Returns:
             The file, or the bytes.
 
         Raises:
-            UsageError: If its repairs are measured on calibration samples that are not there any more.
+            UsageError: If the file exists, or its repairs are measured on calibration samples that are not there any
+                more.
             PreparationError: If it cannot be built, or the target refuses it.
             StorageError: If the file cannot be written.
         """
-        from autoselect.runs.files import write_bytes
+        from autoselect.runs.files import refuse_existing, write_bytes
 
+        if output is not None and not force:
+            refuse_existing(Path(output), "--build (output=...)")
         content = self._maker.content_of(self)
         if output is None:
             return content
