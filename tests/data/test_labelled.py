@@ -117,7 +117,7 @@ def test_a_list_of_one_array_for_each_input_is_split_into_samples() -> None:
         np.testing.assert_array_equal(np.concatenate([row[0]["b"] for row in got]), X + 1)
         assert [row[1] for row in got] == [*Y]
     assert [row[1] for row in labelled_samples(stacks, TWO, targets_required=False)] == [None] * 4
-    with pytest.raises(DataError, match="b.: 3"):
+    with pytest.raises(DataError, match=r"b.: 3"):
         [*labelled_samples(([X, X[:3]], Y), TWO, targets_required=True)]
 
 
