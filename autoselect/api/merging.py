@@ -196,7 +196,9 @@ def _recipe(run: Run, member: str) -> Recipe:
     try:
         return read_recipe(run.model_path(member).with_name(f"{member}.recipe.json"))
     except (UsageError, RecipeError) as exc:
-        raise RunFolderError(f"{run.directory} is damaged. {exc} Copy the run folder once more.") from exc
+        raise RunFolderError(
+            f"{run.directory} is damaged, at its candidate {member}. {exc} Copy the run folder once more."
+        ) from exc
 
 
 def _refuse_other_runtime(run: Run) -> None:

@@ -180,13 +180,14 @@ def test_runs_of_another_runtime_than_this_one_are_not_merged(finished: autosele
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_run_without_a_recipe_of_its_front_is_damaged(damage: str, finished: autoselect.Run, tmp_path: Path) -> None:
     other = RunFolder(Path(shutil.copytree(finished.directory, tmp_path / "other")))
-    recipe = other.front / f"{finished.picks['recommended']}.recipe.json"
+    member = finished.picks["recommended"]
+    recipe = other.front / f"{member}.recipe.json"
     recipe.write_text(recipe.read_text()[:20])
     if damage == "missing":
         recipe.unlink()
-    with pytest.raises(RunFolderError, match=recipe.name):
+    with pytest.raises(RunFolderError, match=member):
         autoselect.compare(finished.directory, other.root)
-    with pytest.raises(RunFolderError, match=recipe.name):
+    with pytest.raises(RunFolderError, match=member):
         autoselect.merge([finished.directory, other.root], output=tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
