@@ -190,8 +190,19 @@ _PLACES = ("ARG_MAX", "ARG_MIN")
 """Ops that write places of values: those of integers are the same."""
 
 
+def read_integers(made: TfliteFile, source: fb.Model) -> TfliteFile:
+    """Let ops that write places of values read the integers that are dequantized for them.
+
+    The quantizer leaves such an op in float if what the op reads is an output, or is also read elsewhere.
+
+    Args:
+        made: What the quantizer made; read only if the source has such ops.
+        source: The calibrated model.
+    """
+    return rewritten(made, (_PLACES_OF_INTEGERS,)) if _PLACES_OF_INTEGERS.applies(source) else made
+
+
 def _read_integers(model: fb.Model) -> list[fb.Operator]:
-    """Let ops that give places of the largest or least value read what is dequantized for them, in place."""
     view, changed = GraphView(model), []
     for op in view.typed(*_PLACES):
         writer = view.writer(int(op.inputs[0]))
@@ -203,5 +214,4 @@ def _read_integers(model: fb.Model) -> list[fb.Operator]:
     return changed
 
 
-OF_QUANTIZER = (Rewrite(name="places of integers", applies=has_ops(*_PLACES), deed=_read_integers),)
-"""For what the quantizer made: it leaves such an op in float if what the op reads is also read or given elsewhere."""
+_PLACES_OF_INTEGERS = Rewrite(name="places of integers", applies=has_ops(*_PLACES), deed=_read_integers)

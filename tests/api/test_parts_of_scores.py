@@ -9,7 +9,7 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.errors import PreparationError
+from autoselect.errors import MetricError
 
 COMMON = {"trials": 6, "racing": False, "early_exit": False, "sampler": "random"}
 NO_SAMPLES = {"evaluation": None, "heldout": None}
@@ -119,5 +119,5 @@ CHANGES = {
 
 @pytest.mark.parametrize(("change", "words"), CHANGES.values(), ids=CHANGES)
 def test_parts_unlike_floats_fail_the_trial(tmp_path: Any, change: Any, words: str) -> None:
-    with pytest.raises(PreparationError, match=words):
+    with pytest.raises(MetricError, match=words):
         pump.search(tmp_path / "run", **NO_SAMPLES, evaluator=Changing(change), trials=3)

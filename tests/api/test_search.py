@@ -23,7 +23,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import FAR_DB
 from autoselect.domain.states import left_out_of
 from autoselect.embedded import model_bytes
-from autoselect.errors import PreparationError, RunFolderError, UsageError
+from autoselect.errors import MetricError, RunFolderError, UsageError
 from autoselect.runs.run import load_run
 from autoselect.study import run as search_run
 from autoselect.study.finishing import certainty
@@ -625,7 +625,7 @@ class Fewer:
 
 
 def test_scores_of_other_samples_than_floats_fail_the_trial(tmp_path: Path) -> None:
-    with pytest.raises(PreparationError, match=r"199 scores, .*200 .*each sample"):
+    with pytest.raises(MetricError, match=r"199 scores, .*200 .*each sample"):
         pump.search(tmp_path / "run", evaluation=None, heldout=None, evaluator=Fewer(), trials=3)
 
 
