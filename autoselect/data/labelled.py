@@ -60,7 +60,7 @@ def labelled_samples(
     """
     data, keys = unwrap(source, purpose=_PURPOSE), [spec.key for spec in inputs]
     given: dict[str, Callable[[], Stack]] = {}
-    if _is_stacked(data):
+    if _is_stacked(data, keys):
         data, *beside = data
         for name, value, opened in zip((_TARGETS, _GROUPS), beside, (stack_of, labels_of), strict=False):
             if value is not None:
@@ -93,19 +93,20 @@ def without_targets(source: object, keys: Sequence[str]) -> object:
     data = unwrap(source, purpose=_PURPOSE)
     if data is source and isinstance(data, Iterator):
         return data
-    if _is_stacked(data):
+    if _is_stacked(data, keys):
         return data[0]
     if stacks_in(data, keys, purpose=_PURPOSE) is not None:
         return data
     return lambda: (item[0] if _is_labelled(item, keys) else item for _, item in numbered_items(data, purpose=_PURPOSE))
 
 
-def _is_stacked(data: object) -> TypeGuard[tuple[Any, ...]]:
-    """Tell ``(x, y)`` and ``(x, y, groups)`` from samples in a tuple."""
-    if not isinstance(data, tuple) or is_signature_sample(data):
+def _is_stacked(data: object, keys: Sequence[str]) -> TypeGuard[tuple[Any, ...]]:
+    """Tell ``(x, y)`` and ``(x, y, groups)`` from samples in a tuple, which are alike."""
+    if not isinstance(data, tuple) or is_signature_sample(data) or all(has_stack_per_input(v, keys) for v in data):
         return False
     has_groups = len(data) == 3 and not isinstance(data[2], Mapping)
-    holds_stacks = isinstance(data[0], Mapping) or any(hasattr(value, "__array__") for value in data[:2])
+    x = data[0] if data else None
+    holds_stacks = isinstance(x, Mapping) or hasattr(x, "__array__") or has_stack_per_input(x, keys)
     return len(data) == 2 or (has_groups and holds_stacks)
 
 

@@ -206,7 +206,11 @@ def _read_integers(model: fb.Model) -> list[fb.Operator]:
     view, changed = GraphView(model), []
     for op in view.typed(*_PLACES):
         writer = view.writer(int(op.inputs[0]))
-        if writer is not None and view.type_of(writer) == "DEQUANTIZE" and fb.scales(view.tensor(writer.inputs[0])):
+        if (
+            writer is not None
+            and view.type_of(writer) == "DEQUANTIZE"
+            and len(fb.scales(view.tensor(writer.inputs[0]))) == 1
+        ):
             op.inputs = [int(writer.inputs[0]), *fb.indices(op.inputs)[1:]]
             changed.append(op)
     if changed:

@@ -112,13 +112,18 @@ def test_a_pair_of_arrays_is_one_sample_of_two_inputs() -> None:
 
 def test_a_list_of_one_array_for_each_input_is_split_into_samples() -> None:
     stacks = [X, X + 1]
-    for source in ((stacks, Y), (tuple(stacks), Y), (stacks, Y, ["ann"] * 4)):
+    for source in ((stacks, Y), (tuple(stacks), Y), (stacks, [*Y], ["ann"] * 4)):
         got = [*labelled_samples(source, TWO, targets_required=True)]
         np.testing.assert_array_equal(np.concatenate([row[0]["b"] for row in got]), X + 1)
         assert [row[1] for row in got] == [*Y]
     assert [row[1] for row in labelled_samples(stacks, TWO, targets_required=False)] == [None] * 4
     with pytest.raises(DataError, match=r"b.: 3"):
         [*labelled_samples(([X, X[:3]], Y), TWO, targets_required=True)]
+
+
+def test_batches_in_a_tuple_are_no_targets_of_each_other() -> None:
+    got = [*labelled_samples(((X[:2], X[2:]), (X[:2], X[2:])), TWO, targets_required=False)]
+    assert [row[1] for row in got] == [None] * 4
 
 
 def test_an_input_called_y_is_no_target() -> None:
