@@ -13,7 +13,7 @@
     ├── PreparationError            9   native code or a device died, hung or failed before there was a result
     └── TrialError                  –   one candidate failed; the search goes on
         ├── BuildError              –   the quantizer or the dynamic-range pass refused the recipe
-        ├── ScoreError              –   the candidate could not be run or its metric raised
+        ├── ScoreError              –   the candidate could not be run, or has no score
         │   └── NoScore             –   its metric or evaluator raised or gave no number
         ├── TargetRefusal           –   the target does not take the candidate
         │   └── CompilerRefusal     –   its rules do, and its compiler does not
@@ -117,7 +117,7 @@ class BuildError(TrialError):
 
 
 class ScoreError(TrialError):
-    """The candidate could not be run, or its metric raised.
+    """The candidate could not be run, or has no score.
 
     Attributes:
         op: Place, in the main graph of the candidate's file, of the op whose kernel failed; None where none is known.
