@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EXIT_NOTHING_FEASIBLE = 10
 EXIT_INTERRUPTED = 130
 
-ErrorKind = Literal["build", "score", "target", "compiler", "job", "worker"]
+ErrorKind = Literal["build", "score", "metric", "target", "compiler", "job", "worker"]
 """Why a candidate failed, as records of trials keep it: one for each error below ``TrialError``."""
 
 
@@ -103,11 +103,9 @@ class TrialError(AutoselectError):
 
     Attributes:
         kind: What decisions go by; the message is for people.
-        ending: The error of a command that needs this candidate.
     """
 
     kind: ClassVar[ErrorKind]
-    ending: ClassVar[type[AutoselectError]] = PreparationError
 
 
 class BuildError(TrialError):
@@ -123,7 +121,7 @@ class ScoreError(TrialError):
         op: Place, in the main graph of the candidate's file, of the op whose kernel failed; None where none is known.
     """
 
-    kind = "score"
+    kind: ClassVar[ErrorKind] = "score"
 
     def __init__(self, message: str, *, op: int | None = None) -> None:
         """Keep both."""
@@ -134,7 +132,12 @@ class ScoreError(TrialError):
 class NoScore(ScoreError):
     """The candidate ran, and its metric or evaluator gave no number for it."""
 
-    ending: ClassVar[type[AutoselectError]] = MetricError
+    kind = "metric"
+
+
+def ending_of(kind: ErrorKind | None) -> type[AutoselectError]:
+    """The error of a command that needs a candidate which failed in this way."""
+    return MetricError if kind == "metric" else PreparationError
 
 
 class TargetRefusal(TrialError):
@@ -169,12 +172,12 @@ def preparing(what: str) -> Iterator[None]:
         what: The first sentence of the message, which says what failed.
 
     Raises:
-        AutoselectError: The ending of a :class:`TrialError`, in its place.
+        AutoselectError: In the place of a :class:`TrialError`, as :func:`ending_of` its kind says.
     """
     try:
         yield
     except TrialError as exc:
-        raise exc.ending(f"{what} {exc}") from exc
+        raise ending_of(exc.kind)(f"{what} {exc}") from exc
 
 
 def first_line(exc: BaseException) -> str:

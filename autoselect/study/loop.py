@@ -23,7 +23,7 @@ from autoselect.domain.pareto import whole_steps
 from autoselect.domain.quantities import stored_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import AutoselectError, PreparationError, ScoreError, TrialError, UsageError
+from autoselect.errors import ErrorKind, ScoreError, TrialError, UsageError, ending_of
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import BY_HAND, Partial, Scores, TrialRecord
 from autoselect.study.pipeline import Candidate, Pipeline
@@ -95,7 +95,7 @@ class SearchLoop:
         self._bytes_of: dict[str, str] = {}
         self._done = self._failed = self._left = 0
         self._last_error = ""
-        self._ending: type[AutoselectError] = PreparationError
+        self._last_kind: ErrorKind | None = None
         for record in study.records():
             self._remember(record)
 
@@ -110,7 +110,7 @@ class SearchLoop:
             return
         if record.scores is None or record.recipe is None:
             self._failed += 1
-            self._last_error = record.error or ""
+            self._last_error, self._last_kind = record.error or "", record.error_kind
             return
         self._known[record.scores.sha256] = record.scores
         self._recipes.setdefault(record.scores.sha256, record.recipe)
@@ -148,7 +148,7 @@ class SearchLoop:
                     reason = f"the sampler {self._settings.sampler} has nothing left to try"
         self._finish_running()
         if not self._known:
-            raise self._ending(f"All {self._failed} candidates failed. The last one: {self._last_error}")
+            raise ending_of(self._last_kind)(f"All {self._failed} candidates failed. The last one: {self._last_error}")
         return reason
 
     def tell_first(self, baselines: list[Baseline], trials: int, stop: Stop = never) -> str | None:
@@ -352,13 +352,12 @@ class SearchLoop:
         self._report(self._study.tell(asked, **outcome, reused=reused, forecast_error=error))
 
     def _fail(self, asked: Asked, error: TrialError, built: build_jobs.BuildReply | None) -> None:
-        self._ending = error.ending
         op = error.op if isinstance(error, ScoreError) else None
         nodes = () if op is None or built is None else self._failing(built.places, op)
         self._report(self._study.tell(asked, error=str(error), error_kind=error.kind, error_nodes=tuple(nodes)))
         # The search stops after five failures with nothing scored: something is wrong with the ingredients.
         if self._failed >= 5 and not self._known:
-            raise self._ending(f"The first {self._failed} candidates all failed. The last one: {error}")
+            raise ending_of(error.kind)(f"The first {self._failed} candidates all failed. The last one: {error}")
 
     def _report(self, record: TrialRecord) -> None:
         self._remember(record)

@@ -270,13 +270,15 @@ ALL_FAIL = {"build": (BuildError("no_such_kernel"), PreparationError), "metric":
 def test_where_all_fail_the_search_stops_with_the_reason(
     path: Path, error: TrialError, ending: type[AutoselectError]
 ) -> None:
-    """Five of many trials, or all of fewer."""
+    """Five of many trials, all of fewer, or all that a killed search has told."""
     search = Search(path, FakePool(fails=lambda job, nodes: error))
     with pytest.raises(ending, match=f"All 3 .*{error}"):
         search.run(3)
     with pytest.raises(ending, match=f"first 5 .*{error}"):
         search.run(50)
     assert [r.error for r in search.study.records()] == [str(error)] * 5
+    with pytest.raises(ending, match=f"All 5 .*{error}"):
+        Search(path).run(5)  # a resumed one, which knows the kind out of the journal
 
 
 def test_failures_do_not_stop_a_search_that_has_scored(path: Path) -> None:
