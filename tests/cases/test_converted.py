@@ -27,8 +27,9 @@ from autoselect.errors import ModelError, PreparationError, UsageError
 from autoselect.isolation.pool import WorkerPool
 from autoselect.sources.converters import converter
 from autoselect.sources.converters.kinds import kind_of
+from autoselect.sources.converters.live import saved
 from autoselect.sources.tflite_files import FloatModel
-from autoselect.sources.wishes import FreeSizes, wishes_of
+from autoselect.sources.wishes import FreeSizes, Wishes, wishes_of
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
 
@@ -433,6 +434,24 @@ def test_a_module_without_weights_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     module = a_module(monkeypatch, copied=NotImplementedError("Cannot copy out of meta tensor; no data!"))
     with pytest.raises(ModelError, match=r"module .*meta tensor.*to_empty"):
         load_source(module, wishes_of(None, {"x": (1, 3)}, None))
+
+
+@pytest.mark.parametrize("has_mask", [True, False], ids=["optional argument", "two arguments"])
+def test_a_module_is_exported_by_a_list_of_one_array_per_argument(
+    monkeypatch: pytest.MonkeyPatch, has_mask: bool
+) -> None:
+    module = a_module(monkeypatch)
+
+    def two(self: Any, a: Any, b: Any) -> Any: ...
+
+    def masked(self: Any, a: Any, b: Any, mask: Any = None) -> Any: ...
+
+    monkeypatch.setattr(type(module), "forward", masked if has_mask else two)
+    given: list[Any] = []
+    monkeypatch.setattr(sys.modules["torch"].export, "export", lambda _, values: given.extend(values))
+    monkeypatch.setattr(sys.modules["torch"].export, "save", lambda program, file: None, raising=False)
+    saved(module, Wishes(), [np.zeros((5, 3)), np.zeros((5, 2))])
+    assert [value.shape for value in given] == [(1, 3), (1, 2)]
 
 
 def test_a_module_that_cannot_be_exported_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

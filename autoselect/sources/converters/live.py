@@ -51,8 +51,7 @@ def _written(program: Any) -> bytes:
 def _exported(module: Any, wishes: Wishes, calibration: object) -> Any:
     import torch
 
-    names = list(inspect.signature(module.forward).parameters)
-    given = _example(names, dict(wishes.shapes), calibration)
+    given = _example(inspect.signature(module.forward), dict(wishes.shapes), calibration)
     try:
         work = copy.deepcopy(module).cpu().eval()
     except Exception as exc:
@@ -69,8 +68,11 @@ def _exported(module: Any, wishes: Wishes, calibration: object) -> Any:
         ) from exc
 
 
-def _example(names: list[str], shapes: Mapping[str, tuple[int, ...]], calibration: object) -> list[np.ndarray]:
+def _example(
+    signature: inspect.Signature, shapes: Mapping[str, tuple[int, ...]], calibration: object
+) -> list[np.ndarray]:
     """One value for each argument of a module, with its batch axis."""
+    names = list(signature.parameters)
     if shapes:
         return [np.zeros(shapes[name], np.float32) for name in names if name in shapes]
     data = None if calibration is None else unwrap(calibration, purpose=_PURPOSE)
@@ -79,7 +81,8 @@ def _example(names: list[str], shapes: Mapping[str, tuple[int, ...]], calibratio
             "A PyTorch module does not say what its inputs are. Give their sizes (shapes=..., by the name of the "
             "argument), or calibration samples that can be read more than once."
         )
-    stacks = stacks_in(data, purpose=_PURPOSE)
+    required = [name for name, argument in signature.parameters.items() if argument.default is argument.empty]
+    stacks = stacks_in(data, required, purpose=_PURPOSE)
     if stacks is not None:
         opened = {name: stack() for name, stack in stacks.items() if name in names or len(stacks) == 1 or name == "x"}
         order = [name for name in names if name in opened] or list(opened)[:1]
