@@ -11,6 +11,8 @@ import os
 import signal
 import site
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,7 +69,8 @@ def kept(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 
 def start(place: Place, warm_up: bytes | None) -> None:
-    """Begin a worker's life."""
+    """Begin a worker's life, which ends with that of the process that started it."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGALRM"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -79,6 +82,13 @@ def start(place: Place, warm_up: bytes | None) -> None:
     _settle(place)
     if warm_up is not None:
         _to_warm_up.append(warm_up)
+
+
+def _end_with(parent: int) -> None:
+    """End this process, whatever its job does, if the process that started it is killed."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def _settle(place: Place) -> None:

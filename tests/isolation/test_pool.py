@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import psutil
 import pytest
 
 from autoselect.cases.open_case import open_case
@@ -187,6 +189,37 @@ def test_closing_kills_running_jobs(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ deaths outside a job
+
+
+KILLED_WITH_A_JOB = """
+import os, signal, sys, time
+from pathlib import Path
+from autoselect.isolation.pool import WorkerPool
+
+pool = WorkerPool(1, log=Path(sys.argv[1]))
+worker = pool.call(os.getpid)
+pool.submit(time.sleep, 600)
+print(worker, flush=True)
+time.sleep(0.5)  # the job has begun
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_ends_with_a_killed_parent_though_its_job_does_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED_WITH_A_JOB, str(tmp_path / "log")]
+    worker = int(subprocess.run(command, stdout=subprocess.PIPE, timeout=120, check=False).stdout)
+    limit = time.monotonic() + 20
+    while is_alive(worker):
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+
+
+def is_alive(number: int) -> bool:
+    """Whether it runs; nobody may be there who buries an orphan."""
+    try:
+        return bool(psutil.Process(number).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _wait_until_gone(pool: WorkerPool, worker: int) -> None:
