@@ -141,15 +141,18 @@ def _is_other(step: Step, out: Path, name: str) -> bool:
 
 
 def _without_times(step: Step, path: Path) -> Any:
-    """The cells of a table or the fields of a JSON file but those of times; of other files the digest."""
+    """What a table, a JSON file or a text holds beside times (``12.3 s``, ``0:12:03``); of all else the digest."""
     if path.suffix == ".json":
         return json.loads(
             path.read_text(encoding="utf-8"),
             object_hook=lambda fields: {key: fields[key] for key in fields.keys() - {*step.time_columns}},
         )
-    if path.suffix not in {".csv", ".md"}:
+    if path.suffix not in {".csv", ".md", ".log", ".txt"}:
         return studies.digest_of(path)
-    lines = path.read_text(encoding="utf-8").splitlines()
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".csv":
+        text = re.sub(r"\b(\d+:\d\d(:\d\d)?\b|\d[\d.,]* s\b)", "a time", text)
+    lines = text.splitlines()
     rows: Iterable[list[str]] = csv.reader(lines) if path.suffix == ".csv" else (line.split("|") for line in lines)
     found, times = [], set[int]()
     for row in rows:

@@ -178,8 +178,10 @@ def test_all_is_made_again_once_and_results_that_differ_are_told(
         ("table.md", "| sum | seconds |\n|---|---|\n| {} | {} |\n\n| seen |\n"),
         ("table.md", "| figure | value |\n|---|---|\n| sum | {} |\n| seconds | {} |\n"),
         ("table.json", '{{"rows": [{{"sum": {}, "seconds": {}}}]}}'),
+        ("table.log", "sum {} after {}.5 s\n"),
+        ("table.md", "sum {}, time 0:00:0{}\n"),
     ],
-    ids=["columns", "rows", "fields"],
+    ids=["columns", "rows", "fields", "a log", "a text"],
 )
 def test_times_make_no_other_results(
     runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, form: str
