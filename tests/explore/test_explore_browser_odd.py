@@ -86,6 +86,7 @@ def in_the_list(page: Page) -> int:
     return page.locator("#nodes-list button").count()
 
 
+@pytest.mark.slow
 def test_402_ops_are_drawn_found_and_moved(browser: Browser, large: Path) -> None:
     run = autoselect.load_run(large)
     names = [*run.what_if("int8").nodes]
@@ -149,6 +150,7 @@ def test_hostile_names_stay_text_and_name_their_ops(browser: Browser, hostile: P
         assert page.locator("main img, main script").count() == 0
 
 
+@pytest.mark.slow
 def test_what_hostile_names_decide_is_built_and_scored(browser: Browser, hostile: Path) -> None:
     run = autoselect.load_run(hostile)
     with served(hostile) as (_, asked), window(browser, asked.url) as page:
