@@ -40,9 +40,11 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
         UsageError: If it cannot be read, or is no TOML; with what the file is called.
     """
     try:
-        return tomllib.loads(read_text(path))
-    except (OSError, UnicodeDecodeError) as exc:
+        text = read_text(path)
+    except (OSError, ValueError) as exc:  # The latter for bytes that are no text, and for no path.
         raise UsageError(f"{called} cannot be read: {getattr(exc, 'strerror', None) or exc}.") from exc
+    try:
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise UsageError(f"{called} is not TOML: {exc}.") from exc
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from autoselect.data.texts import first_wrong, toml_of
+from autoselect.errors import UsageError
 
 
 class Settings(BaseModel):
@@ -45,3 +46,9 @@ def test_the_mark_of_an_editor_before_a_text_is_no_part_of_it(tmp_path: Path) ->
     path = tmp_path / "run.toml"
     path.write_bytes(b'\xef\xbb\xbfmodel = "\xc3\xbc"\n')
     assert toml_of(path, called="It") == {"model": "ü"}
+
+
+@pytest.mark.parametrize("name", ["\0.toml", "x" * 5000], ids=["no path", "too long"])
+def test_what_is_no_path_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        toml_of(Path(name), called="It")
