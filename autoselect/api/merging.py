@@ -179,10 +179,10 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
 
 def _other_scores(first: Run, other: Run) -> str:
     """What to say if the same float model has another score on the same samples; empty if it has not."""
-    scores = [(run.manifest.get("float_model") or {}).get("metric") for run in (first, other)]
-    if None in scores or math.isclose(*scores, rel_tol=1e-6):
+    before, now = ((run.manifest.get("float_model") or {}).get("metric") for run in (first, other))
+    if before is None or now is None or math.isclose(before, now, rel_tol=1e-6):
         return ""
-    told = [said(score, str(run.summary["metric"])) for score, run in zip(scores, (first, other), strict=True)]
+    told = [said(score, str(first.summary["metric"])) for score in (before, now)]
     return (
         f"The float model has {told[0]} in run 1 and {told[1]} in run 2, on the same search samples: the runs score "
         "another output or leave out another label, or the code of the metric or the machine is another one. "
