@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -96,7 +97,7 @@ def target_names(target: str | Iterable[str]) -> list[str]:
         UsageError: If there is none, or one is named twice.
     """
     listed = [target] if isinstance(target, str) else list(target)
-    names = [part.strip() for one in listed for part in ([one] if Path(one).is_file() else one.split(","))]
+    names = [part.strip() for one in listed for part in ([one] if os.path.isfile(one) else one.split(","))]
     if not names or "" in names or len(set(names)) < len(names):
         raise UsageError(f"Expected different targets, got {', '.join(names) or 'none'}. {TARGETS_HELP}")
     return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from autoselect.cases.events import Listener, ignore, logged
 from autoselect.cases.versions import versions
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.result import Result, html_table
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, said
 from autoselect.errors import RecipeError, RunFolderError, UsageError
 from autoselect.report.tables.frames import ModelRow, front_rows, reference_rows, target_name
 from autoselect.report.tables.result_lines import cells, result_lines
@@ -99,7 +100,8 @@ class Comparison(Result):
         rows: What to call each model, and its figures: float, then the picks of the first run, then of the second.
         alike: Whether both recommend the same bytes.
         nodes: That the recommended models treat otherwise: what each is in the first and in the second.
-        note: That the runs are for other targets, so that their penalties do not compare; empty if they are for one.
+        note: What does not compare: penalties, if the runs are for other targets; scores, if the float model itself has
+            another one. Empty if all does.
     """
 
     summary: Mapping[str, Any]
@@ -171,7 +173,20 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         rows=(*floats, *picks),
         alike=chosen[0] == chosen[1] is not None,
         nodes=nodes,
-        note=_other_targets(*runs),
+        note=" ".join(filter(None, (_other_scores(*runs), _other_targets(*runs)))),
+    )
+
+
+def _other_scores(first: Run, other: Run) -> str:
+    """What to say if the same float model has another score on the same samples; empty if it has not."""
+    before, now = ((run.manifest.get("float_model") or {}).get("metric") for run in (first, other))
+    if before is None or now is None or math.isclose(before, now, rel_tol=1e-6):
+        return ""
+    told = [said(score, str(first.summary["metric"])) for score in (before, now)]
+    return (
+        f"The float model has {told[0]} in run 1 and {told[1]} in run 2, on the same search samples: the runs score "
+        "another output or leave out another label, or the code of the metric or the machine is another one. "
+        "Their scores do not compare."
     )
 
 

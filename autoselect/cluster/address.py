@@ -44,9 +44,13 @@ def address_of(told: str) -> str:
             address = str(json.loads(Path(told).read_text(encoding="utf-8"))["address"])
         except (OSError, ValueError, KeyError, TypeError) as exc:
             raise UsageError(f"scheduler: expected {_FORMS}; this is no address and no readable file.") from exc
-    parts = urlsplit(address)
-    if "@" in address or not parts.scheme or not (parts.netloc or parts.path):
-        raise UsageError(f"scheduler: expected {_FORMS}, without user or password.")
+    try:
+        parts = urlsplit(address)
+        is_whole = parts.port is not None or parts.scheme == _IN_PROCESS
+    except ValueError:  # a port that is no number, or too large
+        is_whole = False
+    if "@" in address or not is_whole:
+        raise UsageError(f"scheduler: expected {_FORMS}, with a port, and without user or password.")
     return address
 
 

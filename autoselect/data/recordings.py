@@ -150,4 +150,4 @@ def _values(store: SampleStore, number: int) -> np.ndarray:
 
 def _class_of(target: np.ndarray | None) -> object:
     """A target that others can share; None for all that are more than a whole number."""
-    return int(target) if target is not None and target.size == 1 and target.dtype.kind in "biu" else None
+    return int(target.item()) if target is not None and target.size == 1 and target.dtype.kind in "biu" else None

@@ -40,9 +40,11 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
         UsageError: If it cannot be read, or is no TOML; with what the file is called.
     """
     try:
-        return tomllib.loads(read_text(path))
-    except (OSError, UnicodeDecodeError) as exc:
+        text = read_text(path)
+    except (OSError, ValueError) as exc:  # The latter for bytes that are no text, and for no path.
         raise UsageError(f"{called} cannot be read: {getattr(exc, 'strerror', None) or exc}.") from exc
+    try:
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise UsageError(f"{called} is not TOML: {exc}.") from exc
 
@@ -65,5 +67,12 @@ def first_wrong(exc: ValidationError) -> str:
 
 def wrong(error: Mapping[str, Any]) -> str:
     """One of pydantic's errors as what was expected, and what came."""
-    told, came = error["msg"].removeprefix("Value error, ").rstrip("."), repr(error.get("input"))
+    names = {  # pydantic says what Python calls them
+        "tuple_type": "Input should be a valid list",
+        "model_type": "Input should be a table",
+        "model_attributes_type": "Input should be a table",
+        "union_tag_not_found": f"Input should have the key {error.get('ctx', {}).get('discriminator')}",
+    }
+    told = names.get(error["type"], error["msg"]).removeprefix("Value error, ").rstrip(".")
+    came = repr(error.get("input"))
     return told if error["type"] == "missing" or told.startswith(came) else f"{told}, got {came}"

@@ -72,8 +72,10 @@ def lost_at_most(drop: float, metric: str) -> str:
 
 
 def asked(drop: float, metric: str) -> str:
-    """The limit of a drop in words: ``the limit is 1.0 point``, ``the limit is 20 dB``."""
-    return f"the limit is {f'{_FLOAT_DB - drop:.3g} dB' if metric == CLOSENESS else amount(drop, metric)}"
+    """The limit of a drop in words: ``the limit is 1.0 point``, ``... a gain of 0.5 points``, ``... 20 dB``."""
+    if metric == CLOSENESS:
+        return f"the limit is {_FLOAT_DB - drop:.3g} dB"
+    return f"the limit is {'a gain of ' if drop < 0.0 else ''}{amount(drop, metric)}"
 
 
 def all_integer(float_ops: float | None) -> str:

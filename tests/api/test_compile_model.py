@@ -198,6 +198,7 @@ def test_one_chip_that_fails_costs_no_other(model: Path, fakes: dict[str, FakeCo
 
 def test_targets_are_named_once() -> None:
     assert target_names("a, b") == target_names(["a", "b"]) == ["a", "b"]
+    assert target_names(f"a,{' ' * 300}b") == ["a", "b"]  # longer than a path
     wrongs: list[str | list[str]] = ["a,,b", "a,a", [], ""]
     for wrong in wrongs:
         with pytest.raises(UsageError, match="different targets"):

@@ -139,6 +139,18 @@ def test_what_both_runs_counted_is_compared_though_one_searched_for_it(
         assert row.cost("float_ops") == counted[finished.picks[row.picks[0]]]
 
 
+def test_runs_that_score_otherwise_are_told_apart_by_their_float_model(
+    finished: autoselect.Run, tmp_path: Path
+) -> None:
+    """Another output or label, or a metric whose code has changed: the name of the metric does not tell."""
+    other = RunFolder(Path(shutil.copytree(finished.directory, tmp_path / "other")))
+    manifest = json.loads(other.manifest.read_text())
+    manifest["float_model"]["metric"] /= 2
+    other.manifest.write_text(json.dumps(manifest))
+    assert not autoselect.compare(finished.directory, finished.directory).note
+    assert autoselect.compare(finished.directory, other.root).note
+
+
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "model": (lambda m: m["hashes"].update(model="0"), "made with another model"),
     "data": (lambda m: m["hashes"].update(evaluation="0"), "made with another evaluation"),

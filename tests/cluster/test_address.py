@@ -41,10 +41,14 @@ def test_an_address_is_said_or_read_from_a_file(tmp_path: Path) -> None:
     written = tmp_path / "scheduler.json"
     written.write_text(json.dumps({"type": "Scheduler", "address": "tls://10.0.0.1:8786"}))
     assert address_of(str(written)) == "tls://10.0.0.1:8786"
-    assert address_of("tcp://10.0.0.1:8786") == "tcp://10.0.0.1:8786"
+    for address in ("tcp://10.0.0.1:8786", "tls://[::1]:8786", "inproc://192.168.1.2/12/1"):
+        assert address_of(address) == address
 
 
-@pytest.mark.parametrize("told", ["tcp://me:hunter2@10.0.0.1:8786", "hunter2", "hunter2.json", "tcp://", "://hunter2"])
+@pytest.mark.parametrize(
+    "told",
+    ["tcp://me:hunter2@10.0.0.1:8786", "hunter2", "hunter2.json", "tcp://", "://hunter2", "tcp://h", "tcp://h:99999"],
+)
 def test_what_is_no_address_is_refused_and_not_repeated(told: str) -> None:
     with pytest.raises(UsageError, match="scheduler: expected tcp://HOST:PORT") as refused:
         address_of(told)

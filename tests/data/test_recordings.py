@@ -97,6 +97,7 @@ def test_samples_that_are_sorted_by_class_are_no_groups(tmp_path: Path) -> None:
     labels = np.arange(COUNT) // (COUNT // 4)
     values = 10.0 * labels[:, np.newaxis] + noise(rng)
     assert alike_neighbours(store_of(tmp_path / "classes", values, labels)) is None
+    assert alike_neighbours(store_of(tmp_path / "column", values, labels[:, np.newaxis])) is None
     assert alike_neighbours(store_of(tmp_path / "unlabelled", values, None)) is not None
 
 

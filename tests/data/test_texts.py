@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from autoselect.data.texts import first_wrong, toml_of
+from autoselect.errors import UsageError
 
 
 class Settings(BaseModel):
@@ -41,7 +42,35 @@ def test_the_first_wrong_value_is_told(values: dict[str, Any], words: str) -> No
     assert first_wrong(caught.value) == words
 
 
+class _Inner(BaseModel):
+    kind: Literal["a"]
+
+
+class _Other(BaseModel):
+    kind: Literal["b"]
+
+
+class _Outer(BaseModel):
+    names: tuple[str, ...] = ()
+    inner: _Inner | None = None
+    either: Annotated[_Inner | _Other, Field(discriminator="kind")] | None = None
+
+
+@pytest.mark.parametrize("values", [{"names": "x"}, {"inner": 3}, {"either": 3}, {"either": {"name": "x"}}])
+def test_what_is_expected_has_no_names_of_pythons(values: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Outer.model_validate(values)
+    told = first_wrong(caught.value)
+    assert not any(word in told for word in ("tuple", "dictionary", "instance", "object", "discriminator", "_Inner"))
+
+
 def test_the_mark_of_an_editor_before_a_text_is_no_part_of_it(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_bytes(b'\xef\xbb\xbfmodel = "\xc3\xbc"\n')
     assert toml_of(path, called="It") == {"model": "ü"}
+
+
+@pytest.mark.parametrize("name", ["\0.toml", "x" * 5000], ids=["no path", "too long"])
+def test_what_is_no_path_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        toml_of(Path(name), called="It")

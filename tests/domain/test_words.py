@@ -30,7 +30,8 @@ def test_closeness_is_said_as_it_is(reviewed: Reviewed) -> None:
 
 def test_bounds_and_limits_in_words(reviewed: Reviewed) -> None:
     bounds = [(0.012, "accuracy"), (-0.012, "accuracy"), (1e-6, "accuracy"), (0.2, "kl_divergence")]
-    reviewed("bounds and a limit", [*(words.lost_at_most(*bound) for bound in bounds), words.asked(0.01, "accuracy")])
+    limits = [words.asked(drop, "accuracy") for drop in (0.01, -0.01)]
+    reviewed("bounds and a limit", [*(words.lost_at_most(*bound) for bound in bounds), *limits])
 
 
 @pytest.mark.parametrize(
