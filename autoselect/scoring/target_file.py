@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -95,7 +95,7 @@ _Ops = Literal["all"] | list[Annotated[str, AfterValidator(_known_op)]]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid")
 
 
 class _Kernels(_Strict):
@@ -238,7 +238,7 @@ def _several(name_or_path: str) -> list[str]:
     Raises:
         UsageError: If one is named twice, or a name is missing.
     """
-    if os.path.isfile(name_or_path):  # Path.is_file fails for a list that is too long for a path.
+    if Path(name_or_path).is_file():
         return [name_or_path]
     names = [name.strip() for name in name_or_path.split(",")]
     if "" in names or len(set(names)) < len(names):

@@ -101,7 +101,6 @@ WRONG = {
         r"segments: expected 'listed' with a compiler of kind litert-pl",
     ),
     "negative piece": ("[host]", "[piece]\nfixed = -1.0\nddr_per_byte = 0.0\n[host]", r"piece\.fixed: .*greater than"),
-    "infinite costs": ("[host]", "[piece]\nfixed = inf\nddr_per_byte = 0.0\n[host]", r"piece\.fixed: .*finite"),
     "half a piece": ("[host]", "[piece]\nfixed = 1.0\n[host]", r"piece\.ddr_per_byte: .*required"),
     "an unknown kind of compiler": (
         "[host]",
@@ -134,11 +133,6 @@ def test_what_is_wrong_is_told_by_its_key_path(tmp_path: Path, old: str, new: st
     with pytest.raises(UsageError, match=words) as caught:
         read_target(str(tmp_path / "own.toml"))
     assert caught.value.exit_code == 2
-
-
-def test_a_list_of_targets_may_be_longer_than_a_path() -> None:
-    chips = ["qualcomm-sm8750", "qualcomm-sm8650"]
-    assert read_target(",".join(chip.ljust(200) for chip in chips)) == read_target(",".join(chips))
 
 
 def test_an_unknown_target_gets_the_nearest_names() -> None:
