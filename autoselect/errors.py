@@ -86,6 +86,10 @@ class RunFolderError(AutoselectError):
     exit_code: ClassVar[int] = 7
 
 
+class FolderInUse(RunFolderError):
+    """Another process is working in the run folder."""
+
+
 class StorageError(AutoselectError, OSError):
     """A file could not be written."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from autoselect.api.run import Run, load_run
-from autoselect.errors import UsageError
+from autoselect.errors import FolderInUse, UsageError
 from autoselect.runs.folder import RunFolder
 
 PROGRAM = "optuna-dashboard"
@@ -91,3 +94,29 @@ def recovered(directory: str | Path) -> Run:
     if not is_behind(folder):
         recover(folder)
     return load_run(directory)
+
+
+def known_so_far(directory: str | Path) -> Run:
+    """Read a run as :func:`recovered` does; one in which a search is at work as it is now, with status ``running``.
+
+    Nothing is written into its folder: what Ctrl-C would write now is written for a copy of its files.
+
+    Raises:
+        RunFolderError: As :func:`write_report`, but of a search at work only if it has not scored its float model yet.
+    """
+    from autoselect.study.finishing.recovery import recover
+
+    folder = RunFolder(Path(directory))
+    try:
+        return recovered(directory)
+    except FolderInUse:
+        if not folder.read_manifest().get("float_model"):
+            raise
+    with tempfile.TemporaryDirectory() as place:
+        for path in folder.root.iterdir():
+            if path.suffix in {".csv", ".journal", ".json", ".jsonl"}:
+                with contextlib.suppress(FileNotFoundError):  # It was written whole, and has its own name by now.
+                    shutil.copyfile(path, Path(place, path.name))
+        recover(RunFolder(Path(place)))
+        run = load_run(place)
+    return replace(run, directory=folder.root, summary={**run.summary, "status": "running"})

@@ -105,6 +105,8 @@ def print_limits(table: pd.DataFrame, metric: str) -> None:
 
 
 def _note(run: Run) -> str:
+    if run.status == "running":
+        return "The search is at work. Held-out scores come at its end."
     if run.status == "interrupted":
         return "The search was stopped early; the command above goes on with it. Held-out scores come at its end."
     if run.status == "nothing_feasible":
@@ -127,6 +129,8 @@ def _print_files(run: Run, members: int) -> None:
 
 def _next_step(run: Run) -> str:
     directory = shlex.quote(str(run.directory))
+    if run.status == "running":
+        return ""
     if run.status == "interrupted":
         return f"autoselect resume {directory}"
     if run.status == "nothing_feasible":

@@ -145,13 +145,13 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the result of a run once more."""
-    from autoselect.api.reporting import recovered
+    """Print the result of a run once more, or what a search at work knows so far."""
+    from autoselect.api.reporting import known_so_far, recovered
     from autoselect.cli.results import print_json, print_limits, print_run, run_as_json
 
     if target and not limits:
         raise typer.BadParameter("a target is for --limits; what-if tells one model's penalty")
-    run = recovered(directory)
+    run = recovered(directory) if limits else known_so_far(directory)
     if limits:
         table = run.limits(target)
         if as_json:

@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from autoselect.domain.recipe import split_repair
-from autoselect.errors import RunFolderError
+from autoselect.errors import FolderInUse, RunFolderError
 from autoselect.runs.files import storage_errors, write_json
 
 MANIFEST_VERSION = 1
@@ -110,7 +110,7 @@ class RunFolder:
             try:
                 lock.acquire(timeout=0)
             except Timeout:  # an OSError too
-                raise RunFolderError(
+                raise FolderInUse(
                     f"Another process is working in {self.root}. Wait for it, or stop it first."
                 ) from None
         try:

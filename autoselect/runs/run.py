@@ -38,7 +38,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """``complete``, ``interrupted`` or ``nothing_feasible``."""
+        """``complete``, ``interrupted``, ``nothing_feasible``; ``running`` while a search is at work in the folder."""
         return str(self.summary["status"])
 
     @property

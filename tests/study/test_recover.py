@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from autoselect.api.reporting import recovered
+from autoselect.api.reporting import known_so_far, recovered
+from autoselect.cli.results import print_run
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, objectives_of
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import RunFolderError
+from autoselect.errors import FolderInUse, RunFolderError
 from autoselect.explore.session import Session
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Scores
@@ -126,6 +127,24 @@ def test_a_manifest_without_the_float_model_asks_for_a_resume(folder: RunFolder)
     folder.write_manifest({key: value for key, value in MANIFEST.items() if key != "float_model"})
     with pytest.raises(RunFolderError, match="autoselect resume"):
         recover(folder)
+
+
+def test_a_run_in_which_a_search_is_at_work_is_read_and_left_alone(folder: RunFolder) -> None:
+    told(folder, "a", 0.9, 900, 4.0)
+    before = {path: path.read_bytes() for path in folder.root.iterdir()}
+    with folder.locked():
+        with pytest.raises(FolderInUse):
+            recovered(folder.root)
+        run = known_so_far(folder.root)
+        assert (run.directory, run.status, len(run.trials)) == (folder.root, "running", 1)
+        assert run.picks["recommended"] == "a" * 10
+        assert {path: path.read_bytes() for path in folder.root.iterdir() if path != folder.lock} == before
+        print_run(run)
+        folder.write_manifest({key: value for key, value in MANIFEST.items() if key != "float_model"})
+        with pytest.raises(FolderInUse):
+            known_so_far(folder.root)
+    folder.write_manifest(MANIFEST)
+    assert known_so_far(folder.root).status == "interrupted"
 
 
 def test_no_run_at_all(tmp_path: Path) -> None:
