@@ -145,7 +145,7 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the result of a run once more, or what a search at work knows so far."""
+    """Print the result of a run, or what a search at work knows so far."""
     from autoselect.api.reporting import known_so_far, recovered
     from autoselect.cli.results import print_json, print_limits, print_run, run_as_json
 
