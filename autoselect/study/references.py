@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoselect.cases import clipping_jobs, evidence_jobs
+from autoselect.cases import clipping_jobs, evidence_jobs, type_jobs
 from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
-from autoselect.domain.words import listed, said
+from autoselect.domain.words import asked, listed, said
 from autoselect.errors import TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.study.yardstick import Yardstick
@@ -78,6 +78,24 @@ def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]
     if settings.has_evaluator and not settings.feedback:
         remedy += " If an output is fed back as an input, say so with --feedback."
     return (f"Values leave the ranges that calibration saw, and integers cut them off: {listed(clipped)}. {remedy}",)
+
+
+def types_of(root: Path, pool: Workers, settings: Settled, yardstick: Yardstick, metric: str) -> tuple[str, ...]:
+    """A warning if the type of inputs and outputs alone breaks the limit: no candidate can be expected to keep it."""
+    try:
+        value, lost = pool.call(type_jobs.score_types, root, settings.template.to_json())
+    except TrialError:
+        return ()
+    if lost is None:
+        lost = drop_from(yardstick.float_score, value, yardstick.direction)
+    if not lost > yardstick.allowed_drop:
+        return ()
+    return (
+        f"Inputs and outputs of the type {settings.io_type} alone break the limit: with them the float model scores "
+        f"{said(value, metric)} on the search samples, without them {said(yardstick.float_score, metric)}, and "
+        f"{asked(yardstick.allowed_drop, metric)}. Candidates can hardly keep it. Search with --io-type float32, "
+        "or scale the inputs so that each value uses the whole range.",
+    )
 
 
 def yardstick_of(float_model: Reference, metric: str, direction: Direction, settings: Settled) -> Yardstick:

@@ -860,3 +860,10 @@ def test_a_timeout_ends_a_search_with_a_front_and_a_resume_goes_on(tmp_path: Pat
     again = autoselect.resume(tmp_path / "run", timeout=3600.0)
     assert (len(again.trials), again.summary["ended_early"]) == (8, None)
     assert again.manifest["settings"]["timeout"] == 3600.0
+
+
+@pytest.mark.parametrize("io_type", ["float32", "int8"])
+def test_inputs_of_8_bits_that_alone_break_the_limit_are_warned_of(tmp_path: Path, io_type: str) -> None:
+    """The pump's signals fill a small part of the range that one scale for all axes needs."""
+    run = pump.search(tmp_path / "run", trials=2, max_drop=0.01, io_type=io_type)
+    assert any("--io-type" in message for message in run.manifest["warnings"]) == (io_type == "int8")

@@ -10,16 +10,16 @@ from reviewing import Reviewed
 from settling import settled
 
 from autoselect.errors import TrialError
-from autoselect.study.references import Reference, clipping_of, warnings_of
+from autoselect.study.references import Reference, clipping_of, types_of, warnings_of, yardstick_of
 
 FLOAT = Reference(name="float", sha256="float", metric=0.115, size_bytes=100, penalty=80.0)
 
 
 class Pool:
-    def __init__(self, found: float | Exception | None) -> None:
+    def __init__(self, found: object) -> None:
         self._found = found
 
-    def call(self, *_: object) -> float | None:
+    def call(self, *_: object) -> object:
         if isinstance(self._found, Exception):
             raise self._found
         return self._found
@@ -37,3 +37,20 @@ def test_else_nothing_is_said(found: Exception | None) -> None:
 
 def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:
     assert clipping_of(Path(), cast("Any", Pool(TrialError("killed"))), settled()) == ()
+
+
+TYPES = {
+    "more than is allowed": ((0.6, 0.2), True),
+    "not for sure": ((0.6, 0.01), False),
+    "one number": ((0.6, None), True),
+    "one number that is good enough": ((0.89, None), False),
+    "nobody knows": (TrialError("killed"), False),
+}
+
+
+@pytest.mark.parametrize(("found", "warns"), TYPES.values(), ids=TYPES)
+def test_types_that_alone_break_the_limit_are_warned_of(found: Any, warns: bool) -> None:
+    reference = Reference(name="float", sha256="float", metric=0.9, size_bytes=100, penalty=80.0)
+    settings = settled(max_drop=0.02, io_type="int8")
+    yardstick = yardstick_of(reference, "accuracy", "maximize", settings)
+    assert bool(types_of(Path(), cast("Any", Pool(found)), settings, yardstick, "accuracy")) == warns
