@@ -47,6 +47,8 @@ class WhatIf(_Asked):
         recipe: Resolved: for :func:`autoselect.build`, or for another question.
         size_bytes: Size of the file.
         penalty: Fragmentation penalty, or that of the target.
+        forecast_penalty: What the rules of the target forecast of the penalty. Answers and members are compared by it,
+            whether they were compiled or not.
         segments: Pieces of the accelerator's work.
         kinds: Count of nodes by what becomes of them: ``integer``, ``int16``, ``hybrid``, ``float``; ``folded`` if
             nobody reads their outputs.
@@ -88,6 +90,7 @@ class WhatIf(_Asked):
     recipe: Recipe
     size_bytes: int
     penalty: float
+    forecast_penalty: float
     segments: int
     kinds: Mapping[str, int]
     nodes: Mapping[str, str]
