@@ -56,7 +56,7 @@ class WhatIf(_Asked):
         fallbacks: For nodes that are not what the recipe asks for, why.
         float_ops: Ops that compute in float, hybrid ones included.
         left_ops: Ops that the accelerator does not run.
-        crossing_tensors: Tensors between integer and float.
+        crossing_tensors: Tensors between accelerator and host; for ``integer-only`` between integer and float.
         crossing_bytes: Their bytes.
         float_macs_share: Share of the multiplications that are done in float, 0 to 1.
         arena_bytes: Peak memory of activations.
