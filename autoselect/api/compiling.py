@@ -269,12 +269,13 @@ def _piece(graph: Graph, piece: Sequence[int]) -> dict[str, Any]:
     others = {t for i, op in enumerate(graph.ops) if i not in inside for t in op.inputs} | {*graph.outputs}
     written = {t for i in piece for t in graph.ops[i].outputs} & others
     types = [graph.ops[i].op_type for i in piece]
+    constants = {t for i in piece for t in graph.ops[i].constants}  # Steps of an unrolled layer share theirs.
     return {
         "ops": list(piece),
         "ops_by_type": {name: types.count(name) for name in dict.fromkeys(types)},
         "input_bytes": sum(graph.tensors[t].size_bytes for t in read),
         "output_bytes": sum(graph.tensors[t].size_bytes for t in written),
-        "constant_bytes": sum(graph.ops[i].constant_bytes for i in piece),
+        "constant_bytes": sum(graph.tensors[t].size_bytes for t in constants),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 import textwrap
 from collections.abc import Mapping
@@ -166,8 +167,11 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     nodes: dict[str, tuple[str, str]] = {}
     if chosen[0] is not None and chosen[1] is not None:
         before, after = _recipe(runs[0], chosen[0]), _recipe(runs[1], chosen[1])
-        unlike = sorted(before.nodes_unlike(after))
-        nodes = {node: (before.kind_of(node).value, after.kind_of(node).value) for node in unlike}
+        reasons = [_reasons(run, member) for run, member in zip(runs, chosen, strict=True)]
+        for node in sorted(before.nodes_unlike(after)):
+            kinds = [one.kind_of(node, why.get(node)) for one, why in zip((before, after), reasons, strict=True)]
+            if kinds[0] is not kinds[1]:
+                nodes[node] = kinds[0].value, kinds[1].value
     return Comparison(
         summary=runs[0].summary,
         rows=(*floats, *picks),
@@ -214,6 +218,12 @@ def _recipe(run: Run, member: str) -> Recipe:
         raise RunFolderError(
             f"{run.directory} is damaged, at its candidate {member}. {exc} Copy the run folder once more."
         ) from exc
+
+
+def _reasons(run: Run, member: str | None) -> Mapping[str, str]:
+    """Why nodes of a member are not what its recipe says, by name."""
+    told = run.trials.loc[run.trials["id"] == member, "fallbacks"].dropna()
+    return {} if told.empty else json.loads(str(told.iloc[0]))
 
 
 def _refuse_other_runtime(run: Run) -> None:

@@ -33,7 +33,7 @@ class Score(Result):
         penalty: Fragmentation penalty, or that of the target; what follows belongs to it.
         segments: Runs of integer ops; of a target the pieces that its accelerator runs.
         float_ops: Ops that compute in float.
-        crossing_tensors: Tensors between integer and float.
+        crossing_tensors: Tensors between accelerator and host; for ``integer-only`` between integer and float.
         crossing_bytes: Their bytes.
         float_macs_share: Share of the multiplications that are done in float.
         warnings: What was done to the reference before it was run, in sentences.

@@ -71,7 +71,8 @@ def what_if(
 ) -> None:
     """Ask what a model that the search did not try would cost, and what it would probably lose.
 
-    Size, penalty, segments and kinds are exact; the drop is what the trials let expect.
+    Size and kinds are exact, and penalty and segments unless a compiler gives them.
+    The drop is what the trials let expect.
     """
     from autoselect.api.run import load_run
     from autoselect.api.source import read_recipe

@@ -35,8 +35,25 @@ def islands(graph: Graph, target: Target, penalty: Callable[[Graph], float]) -> 
     strays = {i for i, op in enumerate(graph.ops) if _is_stray(op, graph, target)}
     whole = penalty(graph)
     return tuple(
-        Island(ops=tuple(sorted(ops)), gain=whole - penalty(without(graph, ops))) for ops in _connected(graph, strays)
+        Island(ops=tuple(sorted(ops)), gain=whole - penalty(without(graph, ops | _at_interface(graph, ops))))
+        for ops in _connected(graph, strays)
     )
+
+
+def _at_interface(graph: Graph, ops: set[int]) -> set[int]:
+    """Conversions of the model's own inputs and outputs that are there for these ops alone, and would go with them.
+
+    Those that turn the model's integer inputs into what these ops read, and what they write into its integer outputs.
+    """
+    producers, consumers = graph.producers(), graph.consumers()
+
+    def is_theirs(op: Op) -> bool:
+        source, result = op.inputs[0], op.outputs[0]
+        if op.op_type == "DEQUANTIZE":
+            return source in graph.inputs and result not in graph.outputs and ops.issuperset(consumers.get(result, ()))
+        return result in graph.outputs and producers.get(source) in ops and consumers[source] == [producers[result]]
+
+    return {i for i, op in enumerate(graph.ops) if is_interface(op, graph) and is_theirs(op)}
 
 
 def _is_stray(op: Op, graph: Graph, target: Target) -> bool:

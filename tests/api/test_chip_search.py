@@ -82,6 +82,16 @@ def test_both_tables_have_the_compilers_cost_of_a_member(found: autoselect.Run) 
         assert row["penalty"] == pytest.approx(trials[row["id"]]) == pytest.approx(compiled[row["id"]])
 
 
+def test_an_answer_has_the_compilers_cost_of_a_member_beside_the_forecast(found: autoselect.Run) -> None:
+    for row in found.front.itertuples():
+        answer = found.what_if(row.id)
+        assert answer.compiled
+        assert (answer.penalty, answer.segments) == (row.penalty, row.segments)
+    asked = found.what_if("recommended", target="litert-cpu")
+    assert not asked.compiled
+    assert asked.penalty == asked.forecast_penalty
+
+
 def test_inspect_and_evaluate_tell_the_penalty_of_the_run(found: autoselect.Run) -> None:
     row = found.front.to_dict("records")[-1]
     path = found.model_path(str(row["id"]))

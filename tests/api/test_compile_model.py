@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,14 @@ def test_pieces_have_their_ops_and_bytes(model: Path, fakes: dict[str, FakeCompi
     assert [(row["op"], row["reason"]) for row in made.left] == list(LEFT.items())
     assert [row["op_type"] for row in made.left] == [graph.ops[i].op_type for i in LEFT]
     assert {row["precision"] for row in made.left} == {"float"}
+
+
+def test_a_constant_of_several_ops_counts_once_in_a_piece(model: Path) -> None:
+    graph = reader.read_graph(fb.parse(model.read_bytes()))
+    op = next(op for op in graph.ops if op.constants)
+    twice = replace(graph, ops=(replace(op, left_because=""), replace(op, left_because="")))
+    (chip,) = chip_rows(twice, read_target(CHIP))
+    assert [piece["constant_bytes"] for piece in chip["pieces"]] == [op.constant_bytes]
 
 
 def test_what_is_inside_a_piece_and_read_by_nobody_else_is_no_output(model: Path) -> None:

@@ -124,6 +124,24 @@ def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, auto
     assert not same.note
 
 
+def test_a_node_without_a_hybrid_kernel_is_compared_as_the_float_one_that_it_is(
+    finished: autoselect.Run, tmp_path: Path
+) -> None:
+    folders, member = [tmp_path / "hybrid", tmp_path / "float"], finished.picks["recommended"]
+    denied = frozenset({str(finished.layer_statistics["tensor_name"][0])})
+    for folder, fallback in zip(folders, ("drq", "float"), strict=True):
+        shutil.copytree(finished.directory, folder)
+        recipe = Recipe(denylisted_nodes=denied, fallback=fallback)  # type: ignore[arg-type]
+        (folder / "front" / f"{member}.recipe.json").write_text(recipe.to_json())
+    found = []
+    for reasons in ({}, dict.fromkeys(denied, "no hybrid kernel")):
+        trials = pd.read_csv(folders[0] / "trials.csv", dtype={"fallbacks": object})
+        trials.loc[trials["id"] == member, "fallbacks"] = json.dumps(reasons)
+        trials.to_csv(folders[0] / "trials.csv", index=False)
+        found.append([*autoselect.compare(*folders).nodes.values()])
+    assert found == [[("hybrid", "float")], []]
+
+
 def test_what_both_runs_counted_is_compared_though_one_searched_for_it(
     finished: autoselect.Run, tmp_path: Path
 ) -> None:

@@ -169,6 +169,21 @@ def test_the_gain_of_an_island_is_what_the_model_costs_more_for_it() -> None:
     assert found[1].gain == pytest.approx(840 + 60 + 110 - 4)
 
 
+@pytest.mark.parametrize("kinds", ["fii", "iif", "f"])
+@pytest.mark.parametrize("target", [NPU, LEADING], ids=["any", "leading"])
+def test_an_island_at_an_end_takes_the_conversion_of_the_interface_with_it(kinds: str, target: Target) -> None:
+    graph = chain(kinds)
+    (island,) = islands(graph, target, lambda other: judge(other, target).cost)
+    assert island.gain == pytest.approx(judge(graph, target).cost - judge(chain("i" * len(kinds)), target).cost)
+
+
+def test_a_conversion_of_the_interface_stays_while_others_read_it() -> None:
+    graph = chain("fi")
+    shared = replace(graph, ops=(*graph.ops, replace(graph.ops[1], outputs=graph.ops[-1].outputs)))
+    alone, both = (islands(one, NPU, lambda other: judge(other, NPU).cost)[0].gain for one in (graph, shared))
+    assert alone != both
+
+
 def test_on_a_leading_target_the_first_island_is_charged_for_what_follows() -> None:
     graph = chain("ifiiiii")
     (island,) = islands(graph, LEADING, lambda other: judge(other, LEADING).cost)

@@ -356,8 +356,10 @@
 
   // ------------------------------------------------------------------------------------------ figures
   const interval = (a) => (isKnown(a.drop_low) && isKnown(a.drop_high) ? (a.drop_low === a.drop_high ? "exact" : `${bare(a.drop_low)} to ${bare(a.drop_high)}`) : DASH);
+  const COMPILED = "compiled penalty";
   const ROWS = [
-    ["size", (a) => a.size_bytes, show.size, "less"], ["penalty", (a) => a.penalty, show.penalty, "less"],
+    ["size", (a) => a.size_bytes, show.size, "less"], ["penalty", (a) => a.forecast_penalty, show.penalty, "less"],
+    [COMPILED, (a) => (a.compiled ? a.penalty : null), show.penalty, "less"],
     ["expected drop", (a) => a.drop, known(bare), "less"], ["nine in ten", interval],
     ["within the limit", (a) => a.chance_within, show.share, "more"], ["scored drop", (a) => a.scored_drop, known(bare), "less"],
     ["segments", (a) => a.segments, show.count, "less"], ["crossings", (a) => a.crossing_tensors, show.count, "less"], ["bytes that cross", (a) => a.crossing_bytes, show.size, "less"],
@@ -375,7 +377,8 @@
     return el("p", { className: "first", textContent: `${scored}It is expected to lose ${loses(answer.drop)}.${within}${near}` });
   }
   function drawFigures() {
-    const rows = ROWS.map(([label, of, format, better]) => {
+    const shown = ROWS.filter(([label]) => label !== COMPILED || [answer, other].some((a) => a?.compiled));
+    const rows = shown.map(([label, of, format, better]) => {
       const values = [answer, other].map((a) => (a ? of(a) : null));
       const texts = values.map((v) => (format ? format(v) : v ?? DASH));
       const numeric = format && values.every(isKnown), gap = numeric ? values[0] - values[1] : null;

@@ -11,19 +11,22 @@ from autoselect.domain.words import amount, between, counted, lost, some
 from autoselect.report.tables.frames import MISSING, format_penalty, format_size
 
 Row = tuple[str, ...]
+_FORECAST = "  by forecast"
 _KINDS = ("integer", "int16", "hybrid", "float", "folded")
 
 
 def answer_rows(answers: Sequence[Mapping[str, Any]], headings: Sequence[str]) -> list[Row]:
     """One row for each figure, one column for each answer, with a heading."""
     columns = [dict(_cells(answer)) for answer in answers]
-    return [("", *headings), *((name, *(column[name] for column in columns)) for name in columns[0])]
+    names = [name for name in columns[0] if name != _FORECAST or any(answer["compiled"] for answer in answers)]
+    return [("", *headings), *((name, *(column[name] for column in columns)) for name in names)]
 
 
 def _cells(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     metric = str(found["metric"])
     yield "size", format_size(found["size_bytes"])
     yield "penalty", format_penalty(found["penalty"]) + (" (compiled)" if found["compiled"] else "")
+    yield _FORECAST, format_penalty(found["forecast_penalty"])
     yield "segments", str(found["segments"])
     yield "nodes", ", ".join(f"{found['kinds'][kind]} {kind}" for kind in _KINDS if kind in found["kinds"])
     yield "float ops", str(found["float_ops"])

@@ -47,6 +47,8 @@ class WhatIf(_Asked):
         recipe: Resolved: for :func:`autoselect.build`, or for another question.
         size_bytes: Size of the file.
         penalty: Fragmentation penalty, or that of the target.
+        forecast_penalty: What the rules of the target forecast of the penalty. Answers and members are compared by it,
+            whether they were compiled or not.
         segments: Pieces of the accelerator's work.
         kinds: Count of nodes by what becomes of them: ``integer``, ``int16``, ``hybrid``, ``float``; ``folded`` if
             nobody reads their outputs.
@@ -54,7 +56,7 @@ class WhatIf(_Asked):
         fallbacks: For nodes that are not what the recipe asks for, why.
         float_ops: Ops that compute in float, hybrid ones included.
         left_ops: Ops that the accelerator does not run.
-        crossing_tensors: Tensors between integer and float.
+        crossing_tensors: Tensors between accelerator and host; for ``integer-only`` between integer and float.
         crossing_bytes: Their bytes.
         float_macs_share: Share of the multiplications that are done in float, 0 to 1.
         arena_bytes: Peak memory of activations.
@@ -88,6 +90,7 @@ class WhatIf(_Asked):
     recipe: Recipe
     size_bytes: int
     penalty: float
+    forecast_penalty: float
     segments: int
     kinds: Mapping[str, int]
     nodes: Mapping[str, str]

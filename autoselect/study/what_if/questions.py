@@ -181,16 +181,18 @@ class Questions:
         trial = tried.scored_as(recipe, plan)
         is_own = place.spec == self.workshop.settings.target
         likely, unknown = self._likely(recipe, plan, trial)
+        compiled = tried.compiled(trial) if trial is not None and is_own else {}
         figures = {
             "penalty": cut.penalty,
             "segments": cut.segments,
             "crossing_bytes": cut.crossing_bytes,
-            **self._compiled(trial if is_own else None),
+            **compiled,
         }
         return WhatIf(
             name=name,
             recipe=recipe,
             size_bytes=plan.size_bytes,
+            forecast_penalty=cut.penalty,
             kinds=dict(Counter(plan.kinds)),
             nodes={node.name: kind for node, kind in zip(nodes, plan.kinds, strict=True)},
             fallbacks=self._fallbacks(recipe, plan, place),
@@ -207,7 +209,8 @@ class Questions:
             allowed_drop=tried.rule.allowed_drop,
             trial=None if trial is None else trial.number,
             scored_drop=trial.scores.drop if trial is not None and trial.scores else None,
-            **{"compiled": False, **figures},
+            compiled=bool(compiled),
+            **figures,
             **self._chances(recipe, place, found, likely, trial),
         )
 
@@ -219,18 +222,6 @@ class Questions:
             return Likely(drop=0.0, low=0.0, high=0.0, log_divergence=-math.inf), ""  # It is the float model.
         why = self.tried.why_unknown(recipe, plan.kinds)
         return (None, why) if why else (self.tried.likely(recipe), "")
-
-    def _compiled(self, trial: TrialRecord | None) -> dict[str, Any]:
-        """The figures that a compiler gave in the run."""
-        if trial is None or trial.scores is None or not trial.scores.compiled:
-            return {}
-        own = trial.scores
-        return {
-            "compiled": True,
-            "penalty": own.penalty,
-            "segments": own.segments,
-            "crossing_bytes": own.crossing_bytes,
-        }
 
     def _fallbacks(self, recipe: Recipe, plan: Plan, place: Place) -> dict[str, str]:
         nodes = self.workshop.prepared.layers.nodes

@@ -74,7 +74,9 @@ class Tried:
         self.metric: str = metric
         self.objectives: tuple[Objective, ...] = objectives_of(settings.objectives, metric, direction)
         self.records: list[TrialRecord] = read_records(folder.study)
-        self.picks: Mapping[str, str] = _picks(folder)
+        summary: Any = read_json(folder.summary, missing=f"{folder.root} has no summary. Run {folder.resuming} first.")
+        self.picks: Mapping[str, str] = dict(summary.get("picks") or {})
+        self._on_chip: Mapping[str, Any] = (summary.get("compiler") or {}).get("members") or {}
         self._units, self._pinned = kept_units(folder)
         self._kept, self.resamples = kept_standings(folder)
 
@@ -82,6 +84,18 @@ class Tried:
         """The trial that scored a candidate, or another one of the same bytes; None if none did."""
         found = self._scored.get(recipe.fingerprint)
         return self._twins.get(self._key(recipe, plan)) if found is None else found
+
+    def compiled(self, trial: TrialRecord) -> dict[str, Any]:
+        """Penalty and further figures that a compiler gave; empty if none of them decides the penalty.
+
+        It gave them during the trial, or when the run was over, to members of the front and whole models.
+        """
+        if trial.scores is not None and trial.scores.compiled:
+            return {name: getattr(trial.scores, name) for name in ("penalty", "segments", "crossing_bytes")}
+        found = self._on_chip.get(trial.id)
+        if found is None or self._workshop.place().target.parts:  # The penalty of several chips is no chip's cost.
+            return {}
+        return {"penalty": found["cost"], "segments": found["segments"]}
 
     @cached_property
     def _scored(self) -> dict[str, TrialRecord]:
@@ -312,8 +326,3 @@ def front_gap(costs: np.ndarray, members: np.ndarray, drops: np.ndarray) -> tupl
     """
     cheaper = np.all(members <= costs, axis=1) if len(members) else np.zeros(0, dtype=bool)
     return cheaper, float(drops[cheaper].min()) if cheaper.any() else math.inf
-
-
-def _picks(folder: RunFolder) -> dict[str, str]:
-    found: Any = read_json(folder.summary, missing=f"{folder.root} has no summary. Run {folder.resuming} first.")
-    return dict(found.get("picks") or {})
