@@ -9,6 +9,7 @@
     ├── MetricError (ValueError)    5   a metric or evaluator is unknown, raised, or gave no number
     ├── RecipeError (ValueError)    6   a recipe is malformed or names nodes or ops that do not exist
     ├── RunFolderError              7   a run folder is taken, damaged, or made of other ingredients
+    │   └── FolderInUse             7   another process works in it
     ├── StorageError (OSError)      8   a file could not be written (disk full, no permission)
     ├── PreparationError            9   native code or a device died, hung or failed before there was a result
     └── TrialError                  –   one candidate failed; the search goes on

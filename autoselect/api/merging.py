@@ -187,6 +187,8 @@ def _other_scores(first: Run, other: Run) -> str:
     if before is None or now is None or math.isclose(before, now, rel_tol=1e-6):
         return ""
     told = [said(score, str(first.summary["metric"])) for score in (before, now)]
+    if told[0] == told[1]:  # Another kind of processor makes no more of a difference.
+        return ""
     return (
         f"The float model has {told[0]} in run 1 and {told[1]} in run 2, on the same search samples: the runs score "
         "another output or leave out another label, or the code of the metric or the machine is another one. "
@@ -221,9 +223,16 @@ def _recipe(run: Run, member: str) -> Recipe:
 
 
 def _reasons(run: Run, member: str | None) -> Mapping[str, str]:
-    """Why nodes of a member are not what its recipe says, by name."""
-    told = run.trials.loc[run.trials["id"] == member, "fallbacks"].dropna()
-    return {} if told.empty else json.loads(str(told.iloc[0]))
+    """Why nodes of a member are not what its recipe says, by name.
+
+    Raises:
+        RunFolderError: If the table of trials is damaged.
+    """
+    try:
+        told = run.trials.loc[run.trials["id"] == member, "fallbacks"].dropna()
+        return {} if told.empty else json.loads(str(told.iloc[0]))
+    except (KeyError, ValueError) as exc:
+        raise RunFolderError(f"{run.directory} is damaged, at its trials. Copy the run folder once more.") from exc
 
 
 def _refuse_other_runtime(run: Run) -> None:

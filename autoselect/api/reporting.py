@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from autoselect.api.run import Run, load_run
 from autoselect.errors import FolderInUse, UsageError
+from autoselect.runs.files import storage_errors
 from autoselect.runs.folder import RunFolder
 
 PROGRAM = "optuna-dashboard"
@@ -99,24 +99,26 @@ def recovered(directory: str | Path) -> Run:
 def known_so_far(directory: str | Path) -> Run:
     """Read a run as :func:`recovered` does; one in which a search is at work as it is now, with status ``running``.
 
-    Nothing is written into its folder: what Ctrl-C would write now is written for a copy of its files.
+    Nothing is written into its folder: what Ctrl-C would write now is written for a copy of its tables.
 
     Raises:
         RunFolderError: As :func:`write_report`, but of a search at work only if it has not scored its float model yet.
+        StorageError: If there is no room for the copy.
     """
     from autoselect.study.finishing.recovery import recover
 
     folder = RunFolder(Path(directory))
-    try:
+    if not folder.is_in_use():
         return recovered(directory)
-    except FolderInUse:
-        if not folder.read_manifest().get("float_model"):
-            raise
+    if not folder.read_manifest().get("float_model"):
+        raise FolderInUse(f"The search in {folder.root} has not scored its float model yet. Ask again in a while.")
+    tables = (folder.manifest, folder.summary, folder.study, folder.trials, folder.front_table, folder.layer_statistics)
     with tempfile.TemporaryDirectory() as place:
-        for path in folder.root.iterdir():
-            if path.suffix in {".csv", ".journal", ".json", ".jsonl"}:
-                with contextlib.suppress(FileNotFoundError):  # It was written whole, and has its own name by now.
-                    shutil.copyfile(path, Path(place, path.name))
+        with storage_errors(Path(place)):
+            for path in filter(Path.exists, tables):
+                shutil.copyfile(path, Path(place, path.name))
+        if not folder.is_in_use():  # The search has ended, and some of these tables are older than others.
+            return recovered(directory)
         recover(RunFolder(Path(place)))
         run = load_run(place)
     return replace(run, directory=folder.root, summary={**run.summary, "status": "running"})

@@ -77,9 +77,9 @@ class Run(tables.Run):
     ) -> Any:
         """Ask what a candidate that nobody tried would cost, and what it would probably lose.
 
-        Nothing is built: size, penalty, segments and kinds are forecast exactly, the drop is what the trials of the run
-        let expect. The first question reads the models that the run keeps, which takes some seconds; an answer then
-        takes milliseconds.
+        Nothing is built: size, penalty, segments and kinds are forecast, exactly where no compiler decides; the drop is
+        what the trials of the run let expect. The first question reads the models that the run keeps, which takes some
+        seconds; an answer then takes milliseconds.
 
         Args:
             recipe: A recipe, or a name: a pick, ``int8``, ``int16``, ``hybrid`` or ``float`` for a whole model without

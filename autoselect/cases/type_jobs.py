@@ -33,5 +33,6 @@ def score_types(root: Path, recipe_json: str) -> tuple[float, float | None]:
     )
     write_bytes(case.files.candidate(candidate.sha256), candidate.content)
     value = score_jobs.score(root, candidate.sha256, "search", False).value
-    paired = evidence_jobs.paired(root, candidate.sha256)
+    with score_jobs.score_errors(candidate.sha256):
+        paired = evidence_jobs.paired(root, candidate.sha256)
     return value, None if paired is None else paired.low

@@ -121,7 +121,7 @@ def _print_files(run: Run, members: int) -> None:
     folder, told = RunFolder(run.directory), []
     if members:
         told.append(f"autoselect show {shlex.quote(str(run.directory))} --all  prints the whole front ({members})")
-    if folder.report.exists():
+    if folder.report.exists() and run.status != "running":
         told.append(f"{folder.report}  is the whole run as a page for a browser")
     if told:
         print_lines(["", *told])

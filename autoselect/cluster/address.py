@@ -46,7 +46,7 @@ def address_of(told: str) -> str:
             raise UsageError(f"scheduler: expected {_FORMS}; this is no address and no readable file.") from exc
     try:
         parts = urlsplit(address)
-        is_whole = parts.port is not None or parts.scheme == _IN_PROCESS
+        is_whole = bool(parts.netloc) and (bool(parts.port and parts.hostname) or parts.scheme == _IN_PROCESS)
     except ValueError:  # a port that is no number, or too large
         is_whole = False
     if "@" in address or not is_whole:

@@ -69,6 +69,7 @@ def wrong(error: Mapping[str, Any]) -> str:
     """One of pydantic's errors as what was expected, and what came."""
     names = {  # pydantic says what Python calls them
         "tuple_type": "Input should be a valid list",
+        "dict_type": "Input should be a table",
         "model_type": "Input should be a table",
         "model_attributes_type": "Input should be a table",
         "union_tag_not_found": f"Input should have the key {error.get('ctx', {}).get('discriminator')}",

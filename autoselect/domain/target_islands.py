@@ -51,7 +51,8 @@ def _at_interface(graph: Graph, ops: set[int]) -> set[int]:
         source, result = op.inputs[0], op.outputs[0]
         if op.op_type == "DEQUANTIZE":
             return source in graph.inputs and result not in graph.outputs and ops.issuperset(consumers.get(result, ()))
-        return result in graph.outputs and producers.get(source) in ops and consumers[source] == [producers[result]]
+        is_alone = source not in graph.outputs and consumers[source] == [producers[result]]
+        return result in graph.outputs and producers.get(source) in ops and is_alone
 
     return {i for i, op in enumerate(graph.ops) if is_interface(op, graph) and is_theirs(op)}
 

@@ -85,7 +85,7 @@ def start(place: Place, warm_up: bytes | None) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process, whatever its job does, if the process that started it is killed."""
+    """End this process if the one that started it is killed, as soon as the job lets other threads run."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from autoselect.domain.recipe import split_repair
-from autoselect.errors import FolderInUse, RunFolderError
+from autoselect.errors import FolderInUse, RunFolderError, StorageError
 from autoselect.runs.files import storage_errors, write_json
 
 MANIFEST_VERSION = 1
@@ -117,6 +117,18 @@ class RunFolder:
             yield
         finally:
             lock.release()
+
+    def is_in_use(self) -> bool:
+        """Whether another process works in the folder, as far as this user may know."""
+        if not self.lock.exists():
+            return False
+        try:
+            with self.locked():
+                return False
+        except FolderInUse:
+            return True
+        except StorageError:
+            return False
 
     def discard(self) -> None:
         """Take back what a search left that never began; a log that says something stays."""

@@ -88,13 +88,13 @@ def types_of(root: Path, pool: Workers, settings: Settled, yardstick: Yardstick,
         return ()
     if lost is None:
         lost = drop_from(yardstick.float_score, value, yardstick.direction)
-    if not lost > yardstick.allowed_drop:
+    if not lost > max(yardstick.allowed_drop, 0.0):
         return ()
     return (
         f"Inputs and outputs of the type {settings.io_type} alone break the limit: with them the float model scores "
         f"{said(value, metric)} on the search samples, without them {said(yardstick.float_score, metric)}, and "
         f"{asked(yardstick.allowed_drop, metric)}. Candidates can hardly keep it. Search with --io-type float32, "
-        "or scale the inputs so that each value uses the whole range.",
+        "or scale inputs and outputs so that each value uses the whole range.",
     )
 
 

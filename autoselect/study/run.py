@@ -287,7 +287,7 @@ class _Search:
         alone = not self.request.members  # Members of other runs are told together, after repairs.
         reason = self._by_whole_models() if alone else None
         if reason is None:
-            self._remark(self._of_types())
+            reason = self._in_time(self._look_at_types)
         if reason is None and not self._is_spent():
             reason = self._in_time(self._try_repairs) or (self._by_repaired_models() if alone else None)
         self._remark(_proved(proving, self.folder, self.clock))
@@ -310,13 +310,13 @@ class _Search:
         loop.tell_first(plain, self.settings.trials)
         return self._late()
 
-    def _of_types(self) -> tuple[str, ...]:
-        """What the type of inputs and outputs costs, if no model so far has kept the limit with it."""
+    def _look_at_types(self, pool: Workers) -> None:
+        """Say what the type of inputs and outputs costs, if no model so far has kept the limit with it."""
         drops = [record.scores.drop for record in self.study.records() if record.scores]
         if self.settings.io_type == "float32" or not drops or min(drops) <= self.yardstick.allowed_drop:
-            return ()
-        metric = self.request.metric_name
-        return references.types_of(self.case.files.root, self.pool, self.settings, self.yardstick, metric)
+            return
+        metric, root = self.request.metric_name, self.case.files.root
+        self._remark(references.types_of(root, pool, self.settings, self.yardstick, metric))
 
     def _late(self) -> str | None:
         """Why there is no time for anything more; None if there is."""

@@ -47,7 +47,17 @@ def test_an_address_is_said_or_read_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "told",
-    ["tcp://me:hunter2@10.0.0.1:8786", "hunter2", "hunter2.json", "tcp://", "://hunter2", "tcp://h", "tcp://h:99999"],
+    [
+        "tcp://me:hunter2@10.0.0.1:8786",
+        "hunter2",
+        "hunter2.json",
+        "tcp://",
+        "://hunter2",
+        "tcp://h",
+        "tcp://h:99999",
+        "tcp://:8786",
+        "inproc://",
+    ],
 )
 def test_what_is_no_address_is_refused_and_not_repeated(told: str) -> None:
     with pytest.raises(UsageError, match="scheduler: expected tcp://HOST:PORT") as refused:

@@ -52,11 +52,14 @@ class _Other(BaseModel):
 
 class _Outer(BaseModel):
     names: tuple[str, ...] = ()
+    costs: dict[str, float] = Field(default_factory=dict)
     inner: _Inner | None = None
     either: Annotated[_Inner | _Other, Field(discriminator="kind")] | None = None
 
 
-@pytest.mark.parametrize("values", [{"names": "x"}, {"inner": 3}, {"either": 3}, {"either": {"name": "x"}}])
+@pytest.mark.parametrize(
+    "values", [{"names": "x"}, {"costs": 3}, {"inner": 3}, {"either": 3}, {"either": {"name": "x"}}]
+)
 def test_what_is_expected_has_no_names_of_pythons(values: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as caught:
         _Outer.model_validate(values)

@@ -42,6 +42,7 @@ def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:
 TYPES = {
     "more than is allowed": ((0.6, 0.2), True),
     "not for sure": ((0.6, 0.01), False),
+    "nothing, and a gain is asked for": ((0.9, -0.001), False),
     "one number": ((0.6, None), True),
     "one number that is good enough": ((0.89, None), False),
     "nobody knows": (TrialError("killed"), False),
@@ -51,6 +52,6 @@ TYPES = {
 @pytest.mark.parametrize(("found", "warns"), TYPES.values(), ids=TYPES)
 def test_types_that_alone_break_the_limit_are_warned_of(found: Any, warns: bool) -> None:
     reference = Reference(name="float", sha256="float", metric=0.9, size_bytes=100, penalty=80.0)
-    settings = settled(max_drop=0.02, io_type="int8")
+    settings = settled(max_drop=-0.01 if found == (0.9, -0.001) else 0.02, io_type="int8")
     yardstick = yardstick_of(reference, "accuracy", "maximize", settings)
     assert bool(types_of(Path(), cast("Any", Pool(found)), settings, yardstick, "accuracy")) == warns

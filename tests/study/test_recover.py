@@ -145,6 +145,18 @@ def test_a_run_in_which_a_search_is_at_work_is_read_and_left_alone(folder: RunFo
             known_so_far(folder.root)
     folder.write_manifest(MANIFEST)
     assert known_so_far(folder.root).status == "interrupted"
+    with folder.locked():  # a resume that has told no trial yet
+        assert known_so_far(folder.root).status == "running"
+
+
+def test_a_search_that_ends_while_its_tables_are_copied_is_read_as_it_ended(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(folder, "a", 0.9, 900, 4.0)
+    answers = iter([True, False])
+    monkeypatch.setattr(RunFolder, "is_in_use", lambda _: next(answers))
+    assert known_so_far(folder.root).status == "interrupted"
+    assert folder.summary.exists()
 
 
 def test_no_run_at_all(tmp_path: Path) -> None:

@@ -81,7 +81,11 @@ def _example(
             "A PyTorch module does not say what its inputs are. Give their sizes (shapes=..., by the name of the "
             "argument), or calibration samples that can be read more than once."
         )
-    required = [name for name, argument in signature.parameters.items() if argument.default is argument.empty]
+    required = [
+        name
+        for name, argument in signature.parameters.items()
+        if argument.default is argument.empty and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
+    ]
     stacks = stacks_in(data, required, purpose=_PURPOSE)
     if stacks is not None:
         opened = {name: stack() for name, stack in stacks.items() if name in names or len(stacks) == 1 or name == "x"}
