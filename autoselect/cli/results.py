@@ -106,7 +106,7 @@ def print_limits(table: pd.DataFrame, metric: str) -> None:
 
 def _note(run: Run) -> str:
     if run.status == "running":
-        return "The search is at work. Held-out scores come at its end."
+        return "The search is at work; this is what it knows so far."
     if run.status == "interrupted":
         return "The search was stopped early; the command above goes on with it. Held-out scores come at its end."
     if run.status == "nothing_feasible":
