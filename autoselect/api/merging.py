@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 import textwrap
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from autoselect.errors import RecipeError, RunFolderError, UsageError
 from autoselect.report.tables.frames import ModelRow, front_rows, reference_rows, target_name
 from autoselect.report.tables.result_lines import cells, result_lines
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import fallbacks_in
 from autoselect.study import run as study_run
 
 _MAY_DIFFER = frozenset({"target"})
@@ -168,7 +168,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     if chosen[0] is not None and chosen[1] is not None:
         before, after = _recipe(runs[0], chosen[0]), _recipe(runs[1], chosen[1])
         reasons = [_reasons(run, member) for run, member in zip(runs, chosen, strict=True)]
-        for node in sorted(before.nodes_unlike(after)):
+        for node in sorted(before.nodes_unlike(after).union(*reasons)):
             kinds = [one.kind_of(node, why.get(node)) for one, why in zip((before, after), reasons, strict=True)]
             if kinds[0] is not kinds[1]:
                 nodes[node] = kinds[0].value, kinds[1].value
@@ -229,8 +229,8 @@ def _reasons(run: Run, member: str | None) -> Mapping[str, str]:
         RunFolderError: If the table of trials is damaged.
     """
     try:
-        told = run.trials.loc[run.trials["id"] == member, "fallbacks"].dropna()
-        return {} if told.empty else json.loads(str(told.iloc[0]))
+        rows = run.trials[run.trials["id"] == member].to_dict("records")
+        return fallbacks_in(rows[0]) if rows else {}
     except (KeyError, ValueError) as exc:
         raise RunFolderError(f"{run.directory} is damaged, at its trials. Copy the run folder once more.") from exc
 

@@ -262,6 +262,16 @@ def trial_row(record: TrialRecord, metric: str, front: Collection[str], costs: S
     return row
 
 
+def fallbacks_in(row: Mapping[Any, Any]) -> dict[str, str]:
+    """Why nodes of a candidate are not what its recipe says, by name, out of its row of ``trials.csv``.
+
+    Raises:
+        ValueError: If the cell is damaged.
+    """
+    cell = row.get("fallbacks")
+    return json.loads(cell) if isinstance(cell, str) else {}
+
+
 def _measured(found: _Measured, costs: Sequence[str]) -> dict[str, object]:
     known = found.costs if isinstance(found, Scores) else found.quantities
     return {column: known.get(column, "") for column in measured_columns(costs)}

@@ -140,6 +140,14 @@ def test_a_node_without_a_hybrid_kernel_is_compared_as_the_float_one_that_it_is(
         trials.to_csv(folders[0] / "trials.csv", index=False)
         found.append([*autoselect.compare(*folders).nodes.values()])
     assert found == [[("hybrid", "float")], []]
+    before = shutil.copytree(folders[0], tmp_path / "with a kernel")  # the same recipe
+    trials["fallbacks"] = "{}"
+    trials.to_csv(before / "trials.csv", index=False)
+    assert [*autoselect.compare(before, folders[0]).nodes.values()] == [("hybrid", "float")]
+    trials["fallbacks"] = "{"
+    trials.to_csv(before / "trials.csv", index=False)
+    with pytest.raises(RunFolderError):
+        autoselect.compare(before, folders[0])
 
 
 def test_what_both_runs_counted_is_compared_though_one_searched_for_it(

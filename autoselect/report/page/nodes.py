@@ -19,6 +19,7 @@ from autoselect.report.page.models import in_int16, left_out
 from autoselect.report.tables.frames import ModelRow, Record, format_size, front_rows, number, records, reference_rows
 from autoselect.report.tables.layer_tables import ERROR, common_folder, cut_middle, name_of
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import fallbacks_in
 from autoselect.runs.run import Run
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -174,7 +175,7 @@ def _kinds_built(path: Path) -> dict[str, str]:
 def _kinds_told(trial: Record) -> dict[str, str]:
     """Of the nodes that the recipe names; all others are integer."""
     names = {*left_out(trial), *in_int16(trial)}
-    reasons = json.loads(str(trial.get("fallbacks"))) if isinstance(trial.get("fallbacks"), str) else {}
+    reasons = fallbacks_in(trial)
     recipe = Recipe.from_json(str(trial.get("recipe"))) if names else Recipe()
     return {name: str(recipe.kind_of(name, reasons.get(name)).value) for name in names}
 
