@@ -97,9 +97,9 @@ def recovered(directory: str | Path) -> Run:
 
 
 def known_so_far(directory: str | Path) -> Run:
-    """Read a run as :func:`recovered` does; one in which a search is at work as it is now, with status ``running``.
+    """Read a run folder as :func:`recovered` does, and also while a search is at work in it, with status ``running``.
 
-    Nothing is written into its folder: what Ctrl-C would write now is written for a copy of its tables.
+    The search's folder is left as it is: the tables that Ctrl-C would write now are made in a temporary copy.
 
     Raises:
         RunFolderError: As :func:`write_report`, but of a search at work only if it has not scored its float model yet.

@@ -11,15 +11,15 @@ from autoselect.runs.files import write_bytes
 
 
 def score_types(root: Path, recipe_json: str) -> tuple[float, float | None]:
-    """Score the float model with the inputs and outputs of a recipe on the search samples.
+    """Score the float model on the search samples with the types of inputs and outputs that a recipe has.
 
     Args:
         root: The case.
-        recipe_json: The recipe; nodes and repairs of it do not count.
+        recipe_json: The recipe; its nodes and repairs do not count.
 
     Returns:
-        Its score, and the lower end of what it loses against float (95 % interval, in the metric's units); None with an
-        evaluator that returns one number.
+        The score, and the lower end of the 95 % interval of what these types lose, in the metric's units. This end is
+        None with an evaluator that returns one number.
 
     Raises:
         BuildError: If it cannot be built.

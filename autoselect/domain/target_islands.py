@@ -41,9 +41,16 @@ def islands(graph: Graph, target: Target, penalty: Callable[[Graph], float]) -> 
 
 
 def _at_interface(graph: Graph, ops: set[int]) -> set[int]:
-    """Conversions of the model's own inputs and outputs that are there for these ops alone, and would go with them.
+    """The ``DEQUANTIZE`` and ``QUANTIZE`` ops at the model's integer inputs and outputs that serve only these ops.
 
-    Those that turn the model's integer inputs into what these ops read, and what they write into its integer outputs.
+    The model would not have them if these ops were integer.
+
+    Args:
+        graph: The model.
+        ops: Indices of ops.
+
+    Returns:
+        Indices of the conversions.
     """
     producers, consumers = graph.producers(), graph.consumers()
 

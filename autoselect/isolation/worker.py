@@ -70,7 +70,7 @@ def kept(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 def start(place: Place, warm_up: bytes | None) -> None:
     """Begin a worker's life, which ends with that of the process that started it."""
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGALRM"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -84,8 +84,12 @@ def start(place: Place, warm_up: bytes | None) -> None:
         _to_warm_up.append(warm_up)
 
 
-def _end_with(parent: int) -> None:
-    """End this process if the one that started it is killed, as soon as the job lets other threads run."""
+def _end_after(parent: int) -> None:
+    """Wait until the parent process is gone, and end this one; a job that holds Python's lock delays that.
+
+    Args:
+        parent: Number of the parent process.
+    """
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

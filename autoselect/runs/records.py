@@ -263,7 +263,10 @@ def trial_row(record: TrialRecord, metric: str, front: Collection[str], costs: S
 
 
 def fallbacks_in(row: Mapping[Any, Any]) -> dict[str, str]:
-    """Why nodes of a candidate are not what its recipe says, by name, out of its row of ``trials.csv``.
+    """Read why nodes did not become what the recipe says, from a candidate's row of ``trials.csv``.
+
+    Returns:
+        The reason by the node's name; empty if all nodes became what the recipe says.
 
     Raises:
         ValueError: If the cell is damaged.

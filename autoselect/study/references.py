@@ -81,7 +81,7 @@ def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]
 
 
 def types_of(root: Path, pool: Workers, settings: Settled, yardstick: Yardstick, metric: str) -> tuple[str, ...]:
-    """A warning if the type of inputs and outputs alone breaks the limit: no candidate can be expected to keep it."""
+    """A warning if the type of inputs and outputs alone loses more than the limit allows; empty if it does not."""
     try:
         value, lost = pool.call(type_jobs.score_types, root, settings.template.to_json())
     except TrialError:
