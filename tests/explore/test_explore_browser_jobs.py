@@ -102,3 +102,27 @@ def test_a_server_that_was_only_slow_is_back_by_itself(browser: Browser, explore
         page.locator("#banner").wait_for(state="hidden", timeout=20_000)
         press(page, op(page, "LOGISTIC"), "f")
         agrees(page, autoselect.load_run(explored).what_if("recommended", in_float=["LOGISTIC"]))
+
+
+def test_an_answer_that_was_given_up_while_it_was_read_is_asked_again(browser: Browser, explored: Path) -> None:
+    slow = """() => {
+      const fetched = window.fetch, wait = () => new Promise((then) => setTimeout(then, 1500));
+      window.fetch = async (...given) => {
+        const reply = await fetched(...given), read = reply.json.bind(reply);
+        if (given[0] === "/api/ask") reply.json = async () => {
+          document.documentElement.dataset.reading = "";
+          await wait();
+          return read();
+        };
+        return reply;
+      };
+    }"""
+    with served(explored) as (_, server), window(browser, server.url) as page:
+        page.evaluate(slow)
+        op(page, "LOGISTIC").press("f")
+        page.wait_for_selector("html[data-reading]", state="attached")
+        page.click("#undo")
+        page.wait_for_timeout(2000)  # The answer that nobody waits for has been read by now.
+        page.click("#redo")
+        settled(page)
+        agrees(page, autoselect.load_run(explored).what_if("recommended", in_float=["LOGISTIC"]))
