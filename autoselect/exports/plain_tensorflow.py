@@ -13,6 +13,8 @@ _SCRIPT = '''\
 
     python {member}.build.py out.tflite
 
+The script reads {calibrated} in the folder above its own, as the run folder has it.
+
 {words}
 """
 import pathlib
@@ -23,6 +25,8 @@ from tensorflow.lite.python.convert import mlir_quantize
 
 DENYLISTED = {{{denylisted}}}  # name in {calibrated}: name in the float model
 calibrated = pathlib.Path(__file__).resolve().parents[1] / "{calibrated}"
+if len(sys.argv) != 2 or not calibrated.is_file():
+    sys.exit(f"{{__doc__}} {{calibrated}}: {{'there' if calibrated.is_file() else 'not there'}}")
 model = mlir_quantize(
     calibrated.read_bytes(),
     disable_per_channel={disable_per_channel},

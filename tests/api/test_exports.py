@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import runpy
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -77,7 +79,19 @@ def test_the_scripts_are_short_and_import_tensorflow_only(finished: autoselect.R
         modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
         modules |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         assert modules == {"pathlib", "sys", "tensorflow", "tensorflow.lite.python.convert"}
-        assert len(tree.body) <= 9
+        assert len(tree.body) <= 10
+
+
+def test_a_script_that_was_copied_alone_says_what_it_lacks(finished: autoselect.Run, tmp_path: Path) -> None:
+    script = next(iter(finished.directory.glob("front/*.build.py")))
+    shutil.copytree(script.parent, tmp_path / "front")
+    done = subprocess.run(
+        [sys.executable, tmp_path / "front" / script.name, tmp_path / "out.tflite"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert str(tmp_path / "calibrated") in done.stderr
 
 
 def test_the_scripts_say_what_plain_tensorflow_cannot_express(finished: autoselect.Run, tmp_path: Path) -> None:
