@@ -96,7 +96,7 @@
     $("banner").hidden = true;
     delete document.body.dataset.gone;
     say("The server answers again.");
-    refetch();
+    refetch().catch((error) => { if (error.told) say(error.message); });
   }
 
   const answers = new Map();
