@@ -26,6 +26,7 @@ from autoselect.report.tables.result_lines import cells, result_lines
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import fallbacks_in
 from autoselect.study import run as study_run
+from autoselect.study.recording.manifest import contents_that_differ
 
 _MAY_DIFFER = frozenset({"target"})
 """Ingredients that runs need not share: what a model costs on a target is found anew."""
@@ -247,7 +248,7 @@ def _refuse_other_runtime(run: Run) -> None:
 def _refuse_other(first: Run, other: Run) -> None:
     before, now = first.manifest, other.manifest
     kept = [{k: v for k, v in m.get("hashes", {}).items() if k not in _MAY_DIFFER} for m in (before, now)]
-    if differing := sorted(name for name in kept[0].keys() | kept[1].keys() if kept[0].get(name) != kept[1].get(name)):
+    if differing := contents_that_differ(*kept):
         raise RunFolderError(
             f"{other.directory} was made with another {differing[0]} than {first.directory}: their scores do not "
             "compare. Give runs of the same model and data."

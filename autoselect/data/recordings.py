@@ -134,7 +134,8 @@ def alike_neighbours(store: SampleStore) -> Neighbours | None:
         if not others:
             continue
         following, drawn = values[number + 1], values[others[rng.integers(len(others))]]
-        near, far = (float(np.sum((values[number] - one) ** 2)) for one in (following, drawn))
+        here = values[number].astype(np.float64)  # Squares of float32 may be too large for float32.
+        near, far = (float(np.sum((here - one) ** 2)) for one in (following, drawn))
         if near != far:
             nearer, pairs = nearer + (near < far), pairs + 1
     # Standard errors from chance: as few false alarms as searches that a person starts in a life.

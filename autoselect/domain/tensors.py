@@ -14,8 +14,9 @@ class TensorSpec:
 
     Attributes:
         name: The tensor's name in the model file.
-        key: The name a caller uses: the signature's key where the model has a signature, the tensor's name elsewhere;
-            with a count where another input or output has that already.
+        key: The name a caller uses, on one line: the signature's key where the model has a signature, the tensor's name
+            elsewhere, the place (``output_0``) of a tensor without a name; with a count where another input or output
+            has that already.
         shape: Full shape with its leading batch axis, all sizes known, batch 1.
         dtype: NumPy dtype, for example ``np.dtype("float32")``.
         is_quantized: Whether its integers stand for real numbers, by a scale; no difference between two specs.

@@ -84,13 +84,7 @@ def _shapes(data: object, inputs: Sequence[FreeInput]) -> Iterator[Mapping[str, 
             yield _item_shapes(raw, inputs, f"{_PURPOSE}, sample {number}")
         return
     opened = {one.key: _named(stacks, one, sole=len(inputs) == 1) for one in inputs}
-    yield {key: _row(found().shape, inputs, key) for key, found in opened.items() if found is not None}
-
-
-def _row(shape: tuple[int, ...], inputs: Sequence[FreeInput], key: str) -> tuple[int, ...]:
-    """Shape of one sample of a stack of shape (N, ...); the array may be one sample with its batch axis."""
-    (one,) = (one for one in inputs if one.key == key)
-    return shape[1:] if len(shape) >= len(one.sizes) else shape
+    yield {key: found().shape[1:] for key, found in opened.items() if found is not None}
 
 
 def _item_shapes(raw: object, inputs: Sequence[FreeInput], where: str) -> dict[str, tuple[int, ...]]:

@@ -206,11 +206,11 @@ def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec,
                 keys.setdefault(int(entry.tensorIndex), []).append(entry.name.decode("utf-8", "replace"))
             break
     specs, taken = [], set[str]()
-    for index in _indices(indices):
+    for place, index in enumerate(_indices(indices)):
         tensor = model.subgraphs[0].tensors[index]
         name, dtype = fb.tensor_name(tensor), fb.TENSOR_DTYPES[tensor.type]
         own = keys.get(index) or [name]
-        key = own.pop(0) if len(own) > 1 else own[0]
+        key = " ".join((own.pop(0) if len(own) > 1 else own[0]).splitlines()) or f"{side[:-1]}_{place}"
         if dtype not in _ITEM_BYTES or dtype == "bool":
             specs.append(
                 TensorSpec(

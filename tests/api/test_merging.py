@@ -180,6 +180,7 @@ def test_runs_that_score_otherwise_are_told_apart_by_their_float_model(
 
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "model": (lambda m: m["hashes"].update(model="0"), "made with another model"),
+    "model with other inputs": (lambda m: m["hashes"].update(calibration="0", model="0"), "made with another model"),
     "data": (lambda m: m["hashes"].update(evaluation="0"), "made with another evaluation"),
     "metric": (lambda m: m["metric"].update(name="top5"), "made with the metric"),
     "runtime": (

@@ -83,10 +83,11 @@ def noise(rng: np.random.Generator) -> np.ndarray:
     return rng.normal(size=(COUNT, 8))
 
 
-def test_samples_of_a_recording_follow_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", [1.0, 1e30])
+def test_samples_of_a_recording_follow_each_other(tmp_path: Path, unit: float) -> None:
     rng = np.random.default_rng(0)
     of_one = rng.normal(size=(COUNT // 10, 8))[np.arange(COUNT) // 10]
-    found = alike_neighbours(store_of(tmp_path, of_one + 0.3 * noise(rng), rng.integers(3, size=COUNT)))
+    found = alike_neighbours(store_of(tmp_path, unit * (of_one + 0.3 * noise(rng)), rng.integers(3, size=COUNT)))
     assert found is not None
     assert found.pairs == COUNT - 1
     assert found.nearer > 0.8 * found.pairs

@@ -290,6 +290,7 @@ def test_sizes_of_samples_that_agree(samples: object) -> None:
         pytest.param(rows(6)(), r"Fix them with --shape", id="a generator object, which is read once"),
         pytest.param([[np.zeros((1, 9, 6, 3)), np.zeros(5)]], r"Fix them with --shape", id="not of the fixed sizes"),
         pytest.param([[np.zeros((6, 3)), np.zeros(5)]], r"Fix them with --shape", id="another rank"),
+        pytest.param({"image": np.zeros((8, 6, 3)), "mask": np.zeros((8, 5))}, r"Fix them with --shape", id="rows"),
         pytest.param({"mask": np.zeros((9, 5))}, r"Fix them with --shape", id="not there"),
     ],
 )

@@ -13,6 +13,7 @@ from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
 from autoselect.study.recording.manifest import (
+    contents_that_differ,
     refuse_lost_states,
     refuse_other_ingredients,
     refuse_other_space,
@@ -30,6 +31,13 @@ def test_another_version_of_the_quantizer_that_made_the_integer_model_is_refused
     with pytest.raises(RunFolderError, match=r"litert-quantizer 0\.0\.1, this is "):
         refuse_other_ingredients(RunFolder(tmp_path), made, case)
     assert "litert-quantizer" not in versions()
+
+
+def test_another_model_is_told_before_samples_that_hold_the_names_of_its_inputs() -> None:
+    before = {"calibration": "a", "evaluation": "b", "model": "c"}
+    found = contents_that_differ(before, {"calibration": "d", "evaluation": "b", "model": "e"})
+    assert found == ["model", "calibration"]
+    assert contents_that_differ(before, before) == []
 
 
 @pytest.mark.parametrize("build", ["tf-nightly", "ai-edge-litert-nightly", "tensorflow-cpu"])

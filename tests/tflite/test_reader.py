@@ -159,6 +159,16 @@ def test_outputs_of_one_name_have_keys_of_their_own() -> None:
     assert len(Runner(content)(dict(zip(("x0", "x1", "x2"), zoo.random_samples(content)[0], strict=True)))) == 2
 
 
+@pytest.mark.parametrize(("name", "keys"), [(None, ["output_0", "output_1"]), (b"a\nb", ["a b", "a b_2"])])
+def test_a_key_is_there_and_on_one_line_whatever_the_name(name: bytes | None, keys: list[str]) -> None:
+    """Writers may strip names, or put several lines into one; files of scoring list a key a line."""
+    model = fb.parse(zoo.two_inputs().float_model)
+    model.signatureDefs = []
+    for place in model.subgraphs[0].outputs:
+        model.subgraphs[0].tensors[place].name = name
+    assert [spec.key for spec in reader.output_specs(model)] == keys
+
+
 def test_a_value_under_several_names_of_the_signature_keeps_them_all() -> None:
     source = zoo.from_function(lambda x: dict.fromkeys(("first", "second", "third"), x), (1, 6))
     model = fb.parse(source.float_model)

@@ -90,6 +90,12 @@ def refuse_other_metric(folder: RunFolder, manifest: dict[str, Any], request: Re
         )
 
 
+def contents_that_differ(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Names whose digests differ, the model first: those of samples hold the names of its inputs."""
+    differing = [name for name in {*before, *now} if before.get(name) != now.get(name)]
+    return sorted(differing, key=lambda name: (name != "model", name))
+
+
 def refuse_other_contents(folder: RunFolder, before: Mapping[str, str], now: Mapping[str, str], remedy: str) -> None:
     """Refuse a model or samples that are not those of a run.
 
@@ -102,12 +108,11 @@ def refuse_other_contents(folder: RunFolder, before: Mapping[str, str], now: Map
     Raises:
         RunFolderError: If one differs or is missing, with its name.
     """
-    for name, digest in before.items():
-        if now.get(name) != digest:
-            raise RunFolderError(
-                f"{folder.root} was made with another {name}: its content has changed since. "
-                f"Bring the old one back, or {remedy}."
-            )
+    for name in contents_that_differ(before, {known: digest for known, digest in now.items() if known in before}):
+        raise RunFolderError(
+            f"{folder.root} was made with another {name}: its content has changed since. "
+            f"Bring the old one back, or {remedy}."
+        )
 
 
 def refuse_other_ingredients(folder: RunFolder, manifest: dict[str, Any], case: Case) -> None:
