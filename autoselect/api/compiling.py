@@ -349,6 +349,6 @@ def _warnings(graph: Graph, chip: Target, compiled: Compiled) -> list[str]:
     found = []
     if not compiled.segments:
         found.append(f"{chip.name} takes none of the ops: the file is the model as it was, and runs on the CPU.")
-    if why := refusal(graph, chip):
+    if why := refusal(graph, chip) or compiled.lack:
         found.append(f"It compiles, but {why}.")
     return found
