@@ -113,8 +113,9 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
 
     Returns:
         The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`, and a table. The table has the keys of
-        :func:`autoselect.scoring.target_penalty.island_table`, and three more. ``chips`` holds the rows of
-        :func:`chip_rows`. ``costs`` has ``name``, ``penalty`` and ``unit`` of each chip. ``forecast`` is for targets
+        :func:`autoselect.scoring.target_penalty.island_table`, and four more. ``chips`` holds the rows of
+        :func:`chip_rows`. ``piece_cost`` is the part of the penalty that the profile has for pieces beyond the first
+        and for the bytes that pieces move; 0 for several chips. ``costs`` has ``name``, ``penalty`` and ``unit`` of each chip. ``forecast`` is for targets
         whose compiler does not decide which ops the accelerator takes, and None for others. It has four keys:
         ``penalty`` and ``segments``, which the target's profile expects (those of the table are the compiled model's,
         if it was compiled); ``uncompiled``, the reason if it was not, else None; ``host_ops``, counts by op type of
@@ -145,6 +146,7 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     segments |= {chip["name"]: chip["partitions"] for chip in chips}
     table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
     table["refusal"] = refused or table["refusal"]
+    table["piece_cost"] = 0.0 if target.parts else pairs[0][1].piece_cost
     if target.compilers:
         table |= _as_compiled(content, graph, target, table, costs, segments)
         table["segments"] = max(segments.values())

@@ -234,6 +234,7 @@ def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled
         lack=_on_one_line(lack or ""),
         cost=cycles
         + host_cost
+        + target.piece_fixed * max(sum(sides) - 1, 0)
         + target.crossing_fixed * len(crossing)
         + target.crossing_per_byte * crossing_bytes,
     )

@@ -169,6 +169,16 @@ def test_what_vela_makes_of_two_segments() -> None:
     assert found.cost == pytest.approx(found.cycles + host + 2 * (2000 + 0.25 * 8 * 8 * 16))
 
 
+def test_what_pieces_beyond_the_first_cost() -> None:
+    pytest.importorskip("ethosu")
+    free, priced = (
+        VelaCompiler(replace(U55, piece_fixed=each)).compile(candidate().content, timeout_seconds=120.0)
+        for each in (0.0, 7000.0)
+    )
+    assert free.segments == 2
+    assert priced.cost == free.cost + 7000.0
+
+
 def test_which_ops_vela_takes(reviewed: Reviewed) -> None:
     pytest.importorskip("ethosu")
     content = candidate().content
