@@ -136,5 +136,7 @@ def test_small_costs_of_a_chip_are_told_apart() -> None:
     """A profile may count in milliseconds; points are written with one decimal as long as the float model's are."""
     rows = [(name, row(name, 0.9, penalty=cost)) for name, cost in (("float", 4.4), ("a", 0.237), ("b", 0.242))]
     assert [line.split()[-1] for line in result_lines(rows, SUMMARY, 80)[1:]] == ["4.4000", "0.2370", "0.2420"]
+    beside = [("float", row("float", 0.9, penalty=1403.0)), ("a", row("a", 0.9, penalty=0.84))]
+    assert [line.split()[-1] for line in result_lines(beside, SUMMARY, 80)[1:]] == ["1,403", "0.8"]
     points = [("float", row("float", 0.9, penalty=80.0)), ("a", row("a", 0.9, penalty=0.237))]
     assert [line.split()[-1] for line in result_lines(points, SUMMARY, 80)[1:]] == ["80.0", "0.2"]

@@ -128,7 +128,8 @@ def _cost(column: str, value: float | None, scale: float | None) -> str:
         return format_penalty(value, scale=scale)
     if value is not None and column in _DECIMALS:
         # NPU cycles, not points of penalty: without decimals.
-        return f"{value:,.0f}" if (scale or 0.0) >= 1000.0 else f"{value:.{_DECIMALS[column]}f}"
+        is_large = (scale or 0.0) >= 1000.0 and not 0.0 < value < 10.0
+        return f"{value:,.0f}" if is_large else f"{value:.{_DECIMALS[column]}f}"
     return format_cost(column, value, scale=scale)
 
 
