@@ -7,6 +7,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import autoselect
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RecipeError, RunFolderError, UsageError
 from autoselect.runs.run import read_limits
+from autoselect.study.what_if import tried
 
 TRIALS = 16
 
@@ -178,6 +180,21 @@ def test_another_target_has_its_own_penalty_and_refusal(run: autoselect.Run) -> 
         told = autoselect.inspect(found.build(), target=target)
         assert found.penalty == pytest.approx((told.target["forecast"] or told.target)["penalty"])
         assert found.segments == told.fragmentation["segments"]
+
+
+def test_what_the_search_was_refused_is_told_and_not_preferred(
+    run: autoselect.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler may refuse what no rule of the target does."""
+    records = tried.read_records(run.directory / "study.journal")
+    members = {*run.front["id"]}
+    chosen = next(r for r in records if r.recipe and r.scores and r.id not in members)
+    failed = replace(chosen, scores=None, error="No kernel.", error_kind="compiler")
+    monkeypatch.setattr(tried, "read_records", lambda _: [failed if r.id == chosen.id else r for r in records])
+    assert chosen.recipe is not None
+    found = autoselect.load_run(run.directory).what_if(chosen.recipe)
+    assert (found.refusal, found.preferred, found.trial) == ("No kernel", None, None)
+    assert autoselect.load_run(run.directory).what_if(chosen.recipe, target="tflm").refusal == ""
 
 
 @pytest.mark.parametrize(
