@@ -308,6 +308,20 @@ def test_samples_that_have_changed_are_refused_as_by_resume(tmp_path: Path) -> N
     assert found.score().drop == pytest.approx(found.scored_drop)
 
 
+def test_a_profile_that_has_changed_is_refused_as_by_resume(tmp_path: Path) -> None:
+    profile, said = tmp_path / "mine.toml", 'extends = "litert-cpu"\nname = "mine"\n'
+    profile.write_text(said)
+    run = pump.search(tmp_path / "run", trials=1, target=str(profile))
+    profile.write_text(said + "[crossing]\nfixed = 7.0\n")
+    with pytest.raises(RunFolderError):
+        run.what_if("int8")
+    with pytest.raises(RunFolderError):
+        run.limits(targets=str(profile))
+    assert run.what_if("int8", target="tflm").target == "tflm"
+    profile.write_text(said)
+    assert run.what_if("int8").trial == 0
+
+
 def test_limits_are_those_that_the_run_wrote(run: autoselect.Run) -> None:
     written = run.limits()
     own = run.limits(targets=run.summary["target"])
