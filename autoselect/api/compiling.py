@@ -115,11 +115,11 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
         The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`, and a table. The table has the keys of
         :func:`autoselect.scoring.target_penalty.island_table`, and four more. ``chips`` holds the rows of
         :func:`chip_rows`. ``piece_cost`` is the part of the penalty that the profile has for pieces beyond the first
-        and for the bytes that pieces move; 0 for several chips. ``costs`` has ``name``, ``penalty`` and ``unit`` of each chip. ``forecast`` is for targets
-        whose compiler does not decide which ops the accelerator takes, and None for others. It has four keys:
-        ``penalty`` and ``segments``, which the target's profile expects (those of the table are the compiled model's,
-        if it was compiled); ``uncompiled``, the reason if it was not, else None; ``host_ops``, counts by op type of
-        what the compiler left to the CPU (by type the most of several compilers).
+        and for the bytes that pieces move; 0 for several chips. ``costs`` has ``name``, ``penalty`` and ``unit`` of
+        each chip. ``forecast`` is for targets whose compiler does not decide which ops the accelerator takes, and None
+        for others. It has four keys: ``penalty`` and ``segments``, which the target's profile expects (those of the
+        table are the compiled model's, if it was compiled); ``uncompiled``, the reason if it was not, else None;
+        ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most of several compilers).
 
     Raises:
         ModelError: If the bytes are no whole TFLite file.

@@ -12,7 +12,15 @@ from typing import Any
 
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.words import CLOSENESS, SHARES, counted, label
-from autoselect.report.tables.frames import MISSING, ModelRow, cost_columns, first_pick, format_cost, format_penalty, largest
+from autoselect.report.tables.frames import (
+    MISSING,
+    ModelRow,
+    cost_columns,
+    first_pick,
+    format_cost,
+    format_penalty,
+    largest,
+)
 from autoselect.report.tables.model_tables import aligned
 
 _DECIMALS = {"penalty": 1, "latency_ms": 2}
