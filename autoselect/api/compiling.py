@@ -302,13 +302,14 @@ def _paths(model: ModelFile, chips: Sequence[Target], output: str | Path | None)
     if output is not None and Path(output).is_file():
         raise UsageError(f"{output} is a file, and there are {len(chips)} to write. Choose a folder as --output.")
     named = beside if output is None else Path(output) / beside.name
-    last = {chip.name: chip for chip in chips}
-    if alike := [chip.name for chip in chips if last[chip.name] != chip]:
+    paths = [compiled_path(named, chip.name) for chip in chips]
+    last = dict(zip(paths, chips, strict=True))
+    if alike := [chip.name for path, chip in zip(paths, chips, strict=True) if last[path] != chip]:
         raise UsageError(
-            f"Two of the targets are called {alike[0]!r}, and their files would be, too. Give one of the profiles "
+            f"Two of the targets are called {Path(alike[0]).name!r}, and their files would be, too. Give one of the profiles "
             "another name, or compile for one after the other."
         )
-    return [compiled_path(named, chip.name) for chip in chips]
+    return paths
 
 
 def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, timeout: float) -> CompiledModel:
