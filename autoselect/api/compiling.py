@@ -306,8 +306,8 @@ def _paths(model: ModelFile, chips: Sequence[Target], output: str | Path | None)
     last = dict(zip(paths, chips, strict=True))
     if alike := [chip.name for path, chip in zip(paths, chips, strict=True) if last[path] != chip]:
         raise UsageError(
-            f"Two of the targets are called {Path(alike[0]).name!r}, and their files would be, too. Give one of the profiles "
-            "another name, or compile for one after the other."
+            f"Two of the targets are called {Path(alike[0]).name!r}, and their files would be, too. Give one of the "
+            "profiles another name, or compile for one after the other."
         )
     return paths
 
