@@ -113,12 +113,13 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
 
     Returns:
         The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`, and a table. The table has the keys of
-        :func:`autoselect.scoring.target_penalty.island_table`, and three more. ``chips`` holds the rows of
-        :func:`chip_rows`. ``costs`` has ``name``, ``penalty`` and ``unit`` of each chip. ``forecast`` is for targets
-        whose compiler does not decide which ops the accelerator takes, and None for others. It has four keys:
-        ``penalty`` and ``segments``, which the target's profile expects (those of the table are the compiled model's,
-        if it was compiled); ``uncompiled``, the reason if it was not, else None; ``host_ops``, counts by op type of
-        what the compiler left to the CPU (by type the most of several compilers).
+        :func:`autoselect.scoring.target_penalty.island_table`, and four more. ``chips`` holds the rows of
+        :func:`chip_rows`. ``piece_cost`` is the part of the penalty that the profile has for pieces beyond the first
+        and for the bytes that pieces move; 0 for several chips. ``costs`` has ``name``, ``penalty`` and ``unit`` of
+        each chip. ``forecast`` is for targets whose compiler does not decide which ops the accelerator takes, and None
+        for others. It has four keys: ``penalty`` and ``segments``, which the target's profile expects (those of the
+        table are the compiled model's, if it was compiled); ``uncompiled``, the reason if it was not, else None;
+        ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most of several compilers).
 
     Raises:
         ModelError: If the bytes are no whole TFLite file.
@@ -145,6 +146,7 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     segments |= {chip["name"]: chip["partitions"] for chip in chips}
     table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
     table["refusal"] = refused or table["refusal"]
+    table["piece_cost"] = 0.0 if target.parts else pairs[0][1].piece_cost
     if target.compilers:
         table |= _as_compiled(content, graph, target, table, costs, segments)
         table["segments"] = max(segments.values())
@@ -300,13 +302,14 @@ def _paths(model: ModelFile, chips: Sequence[Target], output: str | Path | None)
     if output is not None and Path(output).is_file():
         raise UsageError(f"{output} is a file, and there are {len(chips)} to write. Choose a folder as --output.")
     named = beside if output is None else Path(output) / beside.name
-    last = {chip.name: chip for chip in chips}
-    if alike := [chip.name for chip in chips if last[chip.name] != chip]:
+    paths = [compiled_path(named, chip.name) for chip in chips]
+    last = dict(zip(paths, chips, strict=True))
+    if alike := [chip.name for path, chip in zip(paths, chips, strict=True) if last[path] != chip]:
         raise UsageError(
-            f"Two of the targets are called {alike[0]!r}, and their files would be, too. Give one of the profiles "
-            "another name, or compile for one after the other."
+            f"Two of the targets are called {Path(alike[0]).name!r}, and their files would be, too. Give one of the "
+            "profiles another name, or compile for one after the other."
         )
-    return [compiled_path(named, chip.name) for chip in chips]
+    return paths
 
 
 def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, timeout: float) -> CompiledModel:
@@ -349,6 +352,6 @@ def _warnings(graph: Graph, chip: Target, compiled: Compiled) -> list[str]:
     found = []
     if not compiled.segments:
         found.append(f"{chip.name} takes none of the ops: the file is the model as it was, and runs on the CPU.")
-    if why := refusal(graph, chip):
+    if why := refusal(graph, chip) or compiled.lack:
         found.append(f"It compiles, but {why}.")
     return found

@@ -131,9 +131,13 @@ def look(root: Path, recipe_json: str, states: Sequence[str]) -> None:
     seen = []
     for place, chip in enumerate(target.chips):
         own = [(built.content, of_chips[place][1]) for built, of_chips in zip(builds, judged, strict=True)]
+        seen_ops = Seen()
+        if chip in target.asked:
+            models = [*_as_seen(builds, target.asked.index(chip))]
+            seen_ops = look_at(models, chip, how)
+            known = replace(chip, ddr_per_op=seen_ops.ddr_per_op)  # As in all forecasts that follow.
+            own = [(content, judge(graph, known)) for content, graph in models]
         best = least_cost(own, chip, case.scoring.compiling)
-        asked = chip in target.asked
-        seen_ops = look_at(_as_seen(builds, target.asked.index(chip)), chip, how) if asked else Seen()
         seen.append(replace(seen_ops, best=best or 1.0))
     write_json(case.files.seen, [asdict(one) for one in seen])
 
@@ -260,7 +264,7 @@ def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
         chip: Its place among those with a compiler.
 
     Raises:
-        TargetRefusal: If the compiler refuses it.
+        TargetRefusal: If the compiler refuses it, or the host lacks a kernel for what is left to it.
         WorkerDied, JobFailed: If the compiler hung, was killed or failed.
     """
     case = open_case(root)
@@ -268,6 +272,7 @@ def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
     chip_target = target.compilers[chip]
     content = case.files.candidate(sha256).read_bytes()
     compiled, written = compiler_of(chip_target).compiled(content, timeout_seconds=how.timeout_seconds)
+    compiled.require_host(chip_target.name)
     write_bytes(case.files.compiled(sha256, chip_target.name), written)
     graph = read_for(content, target, how)
     cut = on_target(graph, target)

@@ -49,6 +49,7 @@ def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compil
 
     Raises:
         CompilerRefusal: With its own reason.
+        TargetRefusal: If the host lacks a kernel for what the compiler leaves to it.
         WorkerDied, JobFailed: If it hung, was killed or failed; that is not kept.
     """
 
@@ -56,6 +57,7 @@ def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compil
         return asdict(compiler.compile(content, timeout_seconds=how.timeout_seconds))
 
     compiled = Compiled(**_kept("compile", content, target, how, ask))
+    compiled.require_host(target.name)
     return {
         **asdict(compiled),
         "predicted_segments": verdict.segments,
@@ -236,7 +238,7 @@ def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler
     processors = (target.accelerator, target.host)
     prices = (*processors, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
     # Format of the kept files; it is raised if they say something else than before.
-    made_of = (6, kind, target.name, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
+    made_of = (7, kind, target.name, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 
 

@@ -24,7 +24,7 @@ from autoselect.compilers.libraries import version_of
 from autoselect.compilers.numbering import numbered
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Compiled, Target, Vela, unreadable
-from autoselect.domain.verdicts import judge
+from autoselect.domain.verdicts import host_lacks, judge
 from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied, first_line
 from autoselect.isolation.tether import run_tethered
 from autoselect.tflite.tflite_file import TfliteFile
@@ -219,7 +219,9 @@ def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled
     crossing = _crossing_tensors(graph, sides)
     crossing_bytes = sum(graph.tensors[t].size_bytes for t in crossing)
     # What Vela left to the host is the host's, whatever the profile thinks of it.
-    left = judge(graph, replace(target, accelerator=None, segments="none", rules=()))
+    lack = host_lacks(graph, [i for i, on_npu in enumerate(sides) if not on_npu], target)
+    judged = judge(graph, replace(target, accelerator=None, segments="none", rules=())).placements
+    host_cost = sum(placement.cost for placement, on_npu in zip(judged, sides, strict=True) if not on_npu)
     return Compiled(
         segments=sum(sides),
         host_ops=dict(Counter(op.op_type for op, on_npu in zip(graph.ops, sides, strict=True) if not on_npu)),
@@ -229,8 +231,10 @@ def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled
         dram_bytes=_bytes(summary, "dram"),
         flash_bytes=_bytes(summary, "off_chip_flash") + _bytes(summary, "on_chip_flash"),
         cycles=cycles,
+        lack=_on_one_line(lack or ""),
         cost=cycles
-        + left.host_cost
+        + host_cost
+        + target.piece_fixed * max(sum(sides) - 1, 0)
         + target.crossing_fixed * len(crossing)
         + target.crossing_per_byte * crossing_bytes,
     )

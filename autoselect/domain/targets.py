@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from autoselect.domain.graph import Graph, Op
 from autoselect.domain.recipe import IoType
+from autoselect.errors import TargetRefusal
 
 SegmentRule = Literal["any", "scheduled", "listed", "leading", "none"]
 
@@ -371,6 +372,7 @@ class Compiled:
             says.
         moved: The same by kind, in the compiler's words.
         cost: What the compiler estimates of these, and the profile's cost of all else.
+        lack: Why the host does not run what is left to it; empty where it runs all.
         refusal: The compiler's own reason; empty where it compiled. Then all figures are 0.
     """
 
@@ -387,7 +389,17 @@ class Compiled:
     ddr_bytes: int = 0
     moved: Mapping[str, int] = field(default_factory=dict)
     cost: float = 0.0
+    lack: str = ""
     refusal: str = ""
+
+    def require_host(self, chip: str) -> None:
+        """Refuse a model that the chip's host does not run, though it compiles.
+
+        Raises:
+            TargetRefusal: With the op.
+        """
+        if self.lack:
+            raise TargetRefusal(f"It compiles for {chip}, but {self.lack}.")
 
 
 def spilled_bytes(compiled: Mapping[str, Any]) -> int:

@@ -270,6 +270,17 @@ def lack_of(op: Op, graph: Graph, precision: Precision, processor: Processor | N
     return None
 
 
+def host_lacks(graph: Graph, left: Iterable[int], target: Target) -> str | None:
+    """Why the host does not run what a compiler has left to it, by the first such op; None where it runs all."""
+    for i in left:
+        op, precision = graph.ops[i], precision_of(graph.ops[i])
+        lack = None if precision is None else lack_of(op, graph, precision, target.host)
+        if lack is not None:
+            name = graph.tensors[op.outputs[0]].name if op.outputs else "?"
+            return f"the {op.op_type} {name!r} is left to the host, and {lack}"
+    return None
+
+
 _ANY_STRIDE = frozenset({"CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"})
 """Op types that are free of the limit on strides where they neither pad nor dilate."""
 

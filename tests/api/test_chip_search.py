@@ -176,3 +176,17 @@ def test_what_was_compiled_is_compiled_no_second_time(
 
     monkeypatch.setattr(PluginCompiler, "compile", never)
     assert compile_report(content, target, verdict, how)["segments"] == verdict.segments
+
+
+def test_the_unit_of_each_of_several_chips_is_what_its_best_whole_model_costs(tmp_path: Path) -> None:
+    """What ops move beside their constants counts in it, as it does in every forecast."""
+    run = pump.search(
+        tmp_path / "run",
+        trials=4,
+        target=f"{TARGET},qualcomm-sm8650",
+        emulation="none",
+        early_exit=False,
+        repairs=False,
+    )
+    wholes = run.trials[run.trials["origin"].isin(["baseline:fiq", "baseline:float"])]
+    assert wholes["penalty"].min() == pytest.approx(1.0)

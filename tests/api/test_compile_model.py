@@ -158,6 +158,15 @@ def test_two_targets_of_one_name_are_not_written_over_each_other(model: Path, fa
     assert [path.name for path in model.parent.glob("*.tflite")] == ["pump.tflite"]
 
 
+def test_names_that_differ_in_a_folder_alone_are_not_written_over_each_other(model: Path, tmp_path: Path) -> None:
+    """A file has the last part of a chip's name."""
+    for maker in ("a", "b"):
+        (tmp_path / f"{maker}.toml").write_text(f'extends = "ethos-u55-128"\nname = "{maker}/npu"\n')
+    with pytest.raises(UsageError):
+        autoselect.compile_model(model, target=[str(tmp_path / "a.toml"), str(tmp_path / "b.toml")])
+    assert not [*model.parent.glob("*.npu.tflite")]
+
+
 def test_a_file_stays_unless_force(model: Path, fakes: dict[str, FakeCompiler]) -> None:
     taken = compiled_path(model, CHIP)
     taken.write_bytes(b"mine")

@@ -7,6 +7,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import autoselect
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RecipeError, RunFolderError, UsageError
 from autoselect.runs.run import read_limits
+from autoselect.study.what_if import tried
 
 TRIALS = 16
 
@@ -180,6 +182,21 @@ def test_another_target_has_its_own_penalty_and_refusal(run: autoselect.Run) -> 
         assert found.segments == told.fragmentation["segments"]
 
 
+def test_what_the_search_was_refused_is_told_and_not_preferred(
+    run: autoselect.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler may refuse what no rule of the target does."""
+    records = tried.read_records(run.directory / "study.journal")
+    members = {*run.front["id"]}
+    chosen = next(r for r in records if r.recipe and r.scores and r.id not in members)
+    failed = replace(chosen, scores=None, error="No kernel.", error_kind="compiler")
+    monkeypatch.setattr(tried, "read_records", lambda _: [failed if r.id == chosen.id else r for r in records])
+    assert chosen.recipe is not None
+    found = autoselect.load_run(run.directory).what_if(chosen.recipe)
+    assert (found.refusal, found.preferred, found.trial) == ("No kernel", None, None)
+    assert autoselect.load_run(run.directory).what_if(chosen.recipe, target="tflm").refusal == ""
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -289,6 +306,20 @@ def test_samples_that_have_changed_are_refused_as_by_resume(tmp_path: Path) -> N
     assert found.score((x, y)).drop == pytest.approx(found.scored_drop)
     np.savez(files["evaluation"], x=x, y=y)
     assert found.score().drop == pytest.approx(found.scored_drop)
+
+
+def test_a_profile_that_has_changed_is_refused_as_by_resume(tmp_path: Path) -> None:
+    profile, said = tmp_path / "mine.toml", 'extends = "litert-cpu"\nname = "mine"\n'
+    profile.write_text(said)
+    run = pump.search(tmp_path / "run", trials=1, target=str(profile))
+    profile.write_text(said + "[crossing]\nfixed = 7.0\n")
+    with pytest.raises(RunFolderError):
+        run.what_if("int8")
+    with pytest.raises(RunFolderError):
+        run.limits(targets=str(profile))
+    assert run.what_if("int8", target="tflm").target == "tflm"
+    profile.write_text(said)
+    assert run.what_if("int8").trial == 0
 
 
 def test_limits_are_those_that_the_run_wrote(run: autoselect.Run) -> None:

@@ -68,6 +68,18 @@ def test_where_ops_run_on_a_target(folder: Path) -> None:
     assert re.search(r"^Taking island \d+ .*: [\d,]+ of [\d,]+ NPU cycles\.$", done.stdout, re.M)
 
 
+def test_the_parts_of_the_penalty_add_up_if_pieces_cost(folder: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "pieces.toml"
+    profile.write_text('extends = "litert-cpu"\nname = "pieces"\n[piece]\nfixed = 9000.0\nddr_per_byte = 0.5\n')
+    target = autoselect.inspect(folder / "mixed.tflite", target=str(profile)).target
+    assert target["piece_cost"] > 0.0
+    parts = sum(target[f"{part}_cost"] for part in ("accelerator", "host", "crossing", "piece"))
+    assert target["penalty"] == pytest.approx(parts)
+    done = invoke(folder / "mixed.tflite", "--target", profile)
+    (told,) = re.findall(r"^  pieces +([\d,.]+) CPU cycles$", done.stdout, re.MULTILINE)
+    assert float(told.replace(",", "")) == pytest.approx(target["piece_cost"], rel=1e-3)
+
+
 def test_a_refused_model_has_a_forecast(folder: Path) -> None:
     """Vela would compile it, but what it makes of it is not what the target stands for."""
     done = invoke(folder / "mixed.tflite", "--target", "ethos-u55-128")

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ import zoo
 from ai_edge_litert import schema_py_generated as schema
 from reviewing import Reviewed
 
+from autoselect.api.compiling import compile_model
+from autoselect.cases.compiling import UNKEPT, compile_report
 from autoselect.compilers.litert_plugin import name_of
 from autoselect.compilers.opening import compiler_of
 from autoselect.compilers.vela import NPU_OP, VelaCompiler
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
-from autoselect.domain.targets import Vela
+from autoselect.domain.targets import Precision, Vela
 from autoselect.domain.verdicts import judge
-from autoselect.errors import AutoselectError, CompilerRefusal, JobFailed, UsageError, WorkerDied
+from autoselect.errors import AutoselectError, CompilerRefusal, JobFailed, TargetRefusal, UsageError, WorkerDied
 from autoselect.quantize.building.build import Candidate
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import editing, reader
@@ -166,6 +169,16 @@ def test_what_vela_makes_of_two_segments() -> None:
     assert found.cost == pytest.approx(found.cycles + host + 2 * (2000 + 0.25 * 8 * 8 * 16))
 
 
+def test_what_pieces_beyond_the_first_cost() -> None:
+    pytest.importorskip("ethosu")
+    free, priced = (
+        VelaCompiler(replace(U55, piece_fixed=each)).compile(candidate().content, timeout_seconds=120.0)
+        for each in (0.0, 7000.0)
+    )
+    assert free.segments == 2
+    assert priced.cost == free.cost + 7000.0
+
+
 def test_which_ops_vela_takes(reviewed: Reviewed) -> None:
     pytest.importorskip("ethosu")
     content = candidate().content
@@ -217,6 +230,40 @@ def test_no_piece_is_without_ops_where_vela_keeps_a_value_in_the_npu() -> None:
     assert taken[1] in ({"TANH"}, {"LOGISTIC", "SUB"})
     assert taken[1] | taken[2] == {"LOGISTIC", "SUB", "TANH", "MUL", "CONV_2D"}
     assert sorted([i for piece in found.pieces for i in piece] + [*found.left]) == [*range(len(ops))]
+
+
+@functools.cache
+def reversed_in_between() -> Candidate:
+    """A convolution, its rows in reverse order, and another convolution."""
+    import tensorflow as tf
+
+    kernels = [zoo.weights(3, 3, 4, 4, seed=i) for i in range(2)]
+
+    def call(x: Any) -> Any:
+        return tf.nn.conv2d(tf.reverse(tf.nn.conv2d(x, kernels[0], 1, "SAME"), [1]), kernels[1], 1, "SAME")
+
+    return zoo.from_function(call, (1, 8, 8, 4)).prepared.builder.build(Recipe(io_type="int8"))
+
+
+def test_a_model_is_refused_if_the_host_lacks_what_vela_leaves_to_it(tmp_path: Path) -> None:
+    """The file is made all the same, with a warning."""
+    pytest.importorskip("ethosu")
+    built = reversed_in_between()
+    with pytest.raises(TargetRefusal, match="REVERSE_V2") as caught:
+        compile_report(built.content, U55, judge(built.graph, U55), UNKEPT)
+    assert caught.type is TargetRefusal
+    (made,) = compile_model(built.content, target="ethos-u55-128", output=tmp_path / "npu.tflite").models
+    assert [warning for warning in made.warnings if "REVERSE_V2" in warning]
+
+
+def test_a_host_that_runs_all_ops_runs_no_piece_of_the_npu() -> None:
+    pytest.importorskip("ethosu")
+    host = replace(U55.host, kernels={p: replace(k, ops=None) for p, k in U55.host.kernels.items()})
+    found = VelaCompiler(replace(U55, host=host)).compile(reversed_in_between().content, timeout_seconds=120.0)
+    assert (found.segments, found.host_ops, found.lack) == (2, {"REVERSE_V2": 1}, "")
+    elements = 8 * 8 * 4  # of the reversed value, which goes to the host and back
+    priced = elements * host.kernels[Precision.INT8].per_element + 2 * (2000 + 0.25 * elements)
+    assert found.cost == pytest.approx(found.cycles + priced)
 
 
 def test_vela_refuses_with_its_own_reason() -> None:

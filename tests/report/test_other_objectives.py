@@ -73,7 +73,7 @@ TEXTS = {
     "bytes of a compiled file": ("flash_bytes", 35952.0, "36.0 kB"),
     "bytes of a deflated file": ("download_bytes", 1234567.0, "1.23 MB"),
     "a count": ("segments", 3.0, "3"),
-    "cycles": ("npu_cycles", 1234567.0, "1.23e+06"),
+    "cycles": ("npu_cycles", 1234567.0, "1,234,567"),
     "unknown": ("segments", None, "–"),
     "milliseconds": ("latency_ms", 12.3456, "12.346"),
 }

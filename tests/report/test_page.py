@@ -95,6 +95,17 @@ def test_cards_hold_scores_interval_size_and_command(tmp_path: Path) -> None:
     assert 0 <= bar["low"] < bar["value"] < bar["high"] <= 100
 
 
+def test_small_costs_of_a_chip_are_told_apart_on_the_cards(tmp_path: Path) -> None:
+    run = made.made_run(tmp_path)
+    for table in (run.trials, run.front):
+        table["penalty"] /= 1e4
+    cards = page_models.cards(run, page_models.model_rows(run, {}))
+    penalties = dict(zip(run.front["id"], run.front["penalty"], strict=True))
+    assert [float(card["penalty"]) for card in cards] == [
+        pytest.approx(penalties[card["id"]], rel=0.01, abs=1e-9) for card in cards
+    ]
+
+
 def test_every_trial_has_a_row_and_each_member_is_marked_once(tmp_path: Path) -> None:
     run = made.made_run(tmp_path)
     again = run.trials[run.trials["id"] == run.front.loc[0, "id"]].assign(number=99, reused=True)

@@ -305,3 +305,12 @@ def test_the_axes_are_the_objectives_of_the_run(
     opened.select_option("#x-axis", "segments")
     assert sorted(traces(opened)["front"]["x"]) == sorted(run.front["segments"])
     assert told == []
+
+
+def test_small_costs_of_a_chip_are_told_apart(window: tuple[Page, list[str]], tmp_path: Path) -> None:
+    opened, _ = window
+    run = made.made_run(tmp_path)
+    for table in (run.trials, run.front):
+        table["penalty"] /= 1e4
+    open_page(opened, write_page(run, tmp_path / "report.html"))
+    assert sorted(numbers(opened, "penalty")) == pytest.approx(sorted(run.front["penalty"]), rel=0.01, abs=1e-9)

@@ -33,7 +33,7 @@ def test_scores_of_one_column_are_written_alike(metric: str, values: list[float]
 
 
 def row(label: str, score: float, *picks: str, base: float = 0.9, **changes: Any) -> ModelRow:
-    known = {"size_bytes": 42_000.0, "penalty": 1.0, "heldout": score}
+    known = {"size_bytes": 42_000.0, "penalty": 12.0, "heldout": score}
     return ModelRow(label=label, score=score, drop=base - score, picks=picks, **{**known, **changes})
 
 
@@ -75,7 +75,7 @@ def test_without_held_out_scores_the_heading_says_so() -> None:
 
 def test_a_model_without_a_held_out_score_has_none_among_others() -> None:
     lines = result_lines([("float", FLOAT), ("a", row("a", 0.8, heldout=None))], SUMMARY, 80)
-    assert lines[2].split() == ["a", "–", "42.0", "kB", "1.0"]
+    assert lines[2].split() == ["a", "–", "42.0", "kB", "12.0"]
 
 
 INTEGER = row("all-integer", 0.75, reference="fiq")
@@ -130,3 +130,13 @@ def test_counts_of_an_evaluator_and_of_no_run(reviewed: Reviewed) -> None:
     reviewed("counts of an evaluator", count_lines({"counts": counts}))
     assert count_lines({"counts": {}}) == ()
     assert not math.isnan(scale_of("mse", []).factor)
+
+
+def test_small_costs_of_a_chip_are_told_apart() -> None:
+    """A profile may count in milliseconds; points are written with one decimal as long as the float model's are."""
+    rows = [(name, row(name, 0.9, penalty=cost)) for name, cost in (("float", 4.4), ("a", 0.237), ("b", 0.242))]
+    assert [line.split()[-1] for line in result_lines(rows, SUMMARY, 80)[1:]] == ["4.4000", "0.2370", "0.2420"]
+    beside = [("float", row("float", 0.9, penalty=1403.0)), ("a", row("a", 0.9, penalty=0.84))]
+    assert [line.split()[-1] for line in result_lines(beside, SUMMARY, 80)[1:]] == ["1,403", "0.8"]
+    points = [("float", row("float", 0.9, penalty=80.0)), ("a", row("a", 0.9, penalty=0.237))]
+    assert [line.split()[-1] for line in result_lines(points, SUMMARY, 80)[1:]] == ["80.0", "0.2"]

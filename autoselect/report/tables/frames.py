@@ -220,8 +220,8 @@ def format_cost(column: str, value: float | None, *, scale: float | None = None)
     """A value of an objective other than the metric, by its column; ``scale`` as in :func:`format_score`."""
     if column in BYTE_COLUMNS:
         return format_size(value)
-    if value is not None and column in COUNT_COLUMNS:
-        return f"{value:.0f}"
+    if value is not None and (column in COUNT_COLUMNS or column == "npu_cycles"):
+        return f"{value:,.0f}"
     return format_score(value, scale=scale)
 
 

@@ -33,8 +33,9 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
     ]
     if target["unit"] == "points" or _has_several_units(target):
         return rows
-    parts = (("accelerator", "accelerator_cost"), ("host", "host_cost"), ("crossings", "crossing_cost"))
-    return [*rows, *((f"{_INDENT}{name}", f"{figure(target[key])} {target['unit']}") for name, key in parts)]
+    parts = {"accelerator": "accelerator_cost", "host": "host_cost", "crossings": "crossing_cost"}
+    parts |= {"pieces": "piece_cost"} if target["piece_cost"] else {}
+    return [*rows, *((f"{_INDENT}{name}", f"{figure(target[key])} {target['unit']}") for name, key in parts.items())]
 
 
 def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:

@@ -22,7 +22,7 @@
     score: known((v) => (metric.share ? `${plain(100 * v, 1)} %` : scale < 0.01 || scale >= 1e6 ? v.toExponential(2) : plain(v, decimals))),
     drop: known((v) => (metric.share ? plain(100 * v, 1) : scale < 0.01 || scale >= 1e6 ? v.toExponential(2) : plain(v, decimals))),
     size: known((v) => (v < 1000 ? `${v.toFixed(0)} B` : v < 1e6 ? `${(v / 1e3).toFixed(1)} kB` : `${(v / 1e6).toFixed(2)} MB`)),
-    penalty: known((v) => (Math.abs(v) >= 1000 ? minus(Math.round(v).toLocaleString("en-US")) : plain(v, 2))),
+    penalty: known((v) => (Math.abs(v) >= 1000 ? minus(Math.round(v).toLocaleString("en-US")) : v >= 1e-6 && v < 1 ? String(Number(v.toPrecision(3))) : plain(v, 2))),
     count: known((v) => String(Math.round(v))),
   };
   const dropText = (v) => (metric.share ? `${show.drop(v)} points` : show.drop(v));

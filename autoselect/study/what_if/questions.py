@@ -202,7 +202,7 @@ class Questions:
             float_macs_share=cut.float_macs_share,
             arena_bytes=int(_arena(plan.graph)),
             target=place.target.name,
-            refusal=found.known.refusal or "",
+            refusal=self._refusal(recipe, place, found),
             metric=tried.metric,
             unknown=unknown,
             approximate=likely is not None and trial is None and not tried.is_expressed(recipe, plan),
@@ -213,6 +213,11 @@ class Questions:
             **figures,
             **self._chances(recipe, place, found, likely, trial),
         )
+
+    def _refusal(self, recipe: Recipe, place: Place, found: Forecast) -> str:
+        """Why the target does not take a candidate: by its rules, or as the search has found; empty if it does."""
+        is_own = place.spec == self.workshop.settings.target
+        return found.known.refusal or (self.tried.refused(recipe, found.plan) if is_own else "")
 
     def _likely(self, recipe: Recipe, plan: Plan, trial: TrialRecord | None) -> tuple[Likely | None, str]:
         """What it is expected to lose; None with the reason if nobody knows."""
@@ -260,7 +265,7 @@ class Questions:
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
             "chance_on_front": 1.0 if math.isinf(least) else self._chance(recipe, likely, least, trial, ours),
-            "preferred": self._is_preferred(ours, place, found),
+            "preferred": None if self._refusal(recipe, place, found) else self._is_preferred(ours, place, found),
         }
 
     def _chance(
@@ -330,7 +335,7 @@ class Questions:
 
     def _is_preferred(self, ours: Standing, place: Place, found: Forecast) -> bool | None:
         chosen = next((m for m in self.tried.members if m.record.id == self.tried.picks.get("recommended")), None)
-        if chosen is None or chosen.record.recipe is None or math.isnan(ours.bound) or found.known.refusal:
+        if chosen is None or chosen.record.recipe is None or math.isnan(ours.bound):
             return None
         rule, theirs = self._rule(place), _standing_at(chosen.standing, self.forecast(chosen.record.recipe, place))
         return rule.cost(ours) < rule.cost(theirs)

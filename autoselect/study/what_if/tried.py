@@ -85,6 +85,20 @@ class Tried:
         found = self._scored.get(recipe.fingerprint)
         return self._twins.get(self._key(recipe, plan)) if found is None else found
 
+    def refused(self, recipe: Recipe, plan: Plan) -> str:
+        """Why the run's target refused a candidate of the search of the same bytes; empty if it refused none."""
+        return self._refused.get(self._key(recipe, plan), "")
+
+    @cached_property
+    def _refused(self) -> dict[object, str]:
+        """Reasons by what equal files have in common."""
+        place, found = self._workshop.place(), dict[object, str]()
+        for record in self.records:
+            if record.recipe is not None and record.error and record.error_kind in ("target", "compiler"):
+                key = self._key(record.recipe, self._workshop.plan(record.recipe, place))
+                found.setdefault(key, record.error.rstrip("."))
+        return found
+
     def compiled(self, trial: TrialRecord) -> dict[str, Any]:
         """Penalty and further figures that a compiler gave; empty if none of them decides the penalty.
 

@@ -44,7 +44,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
-from autoselect.scoring.target_file import lasting_target, read_target
+from autoselect.scoring.target_file import lasting_target, read_target, target_hash
 from autoselect.study.recording.kept_case import open_kept
 from autoselect.study.recording.manifest import refuse_other_contents
 from autoselect.tflite import reader
@@ -53,6 +53,7 @@ Live = Mapping[str, Any]
 """Objects in place of those that only the process of the search had, by the name of the setting."""
 
 NO_OBJECTS: Live = {}
+_OWN_SAMPLES = "score on samples of your own: score(samples)"
 
 _SHARED = ("prepared", "evidence", "samples", "float.tflite")
 """What cases of one run have in common, whatever they are built for and scored on."""
@@ -134,15 +135,15 @@ class Workshop:
                 "are of other sizes. Use the version that made the run, or start a new run."
             )
 
-    def _refuse_other(self, hashes: Mapping[str, str]) -> None:
-        """Refuse samples that are not those of the run: a score on them is none of the run's.
+    def _refuse_other(self, hashes: Mapping[str, str], remedy: str) -> None:
+        """Refuse samples or a target that are not those of the run: what they give is none of the run's.
 
         Raises:
             RunFolderError: With the name of what has changed.
         """
         known = self.manifest.get("hashes") or {}
         before = {name: known[name] for name in hashes if name in known}
-        refuse_other_contents(self._folder, before, hashes, "score on samples of your own: score(samples)")
+        refuse_other_contents(self._folder, before, hashes, remedy)
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -164,6 +165,7 @@ class Workshop:
 
         Raises:
             UsageError: If there is no such target, or its compiler is not installed.
+            RunFolderError: If it is that of the run, and its profile has changed since.
             PreparationError: If its compiler fails on the whole models.
         """
         name = lasting_target(target) if target else self.settings.target
@@ -173,6 +175,8 @@ class Workshop:
 
     def _opened(self, name: str) -> Place:
         target, is_own = read_target(name), name == self.settings.target
+        if is_own:
+            self._refuse_other({"target": target_hash(name)}, "start a new run")
         files = self.files if is_own else self._case_beside(f"target-{len(self._places)}")
         settings = replace(self.settings, target=name, compiling=False, objectives=DEFAULT_OBJECTIVES)
         write_scoring(files, None, None, settings, cache_directory() if settings.cache else None)
@@ -266,7 +270,7 @@ class Workshop:
             if fed:
                 with self._working() as pool, preparing("Running the float model with its state fed back failed."):
                     pool.call(feed_back, self.files.root, fed)
-            self._refuse_other({"calibration": SampleStore.open(folder).signature})
+            self._refuse_other({"calibration": SampleStore.open(folder).signature}, _OWN_SAMPLES)
         except BaseException as exc:
             shutil.rmtree(folder, ignore_errors=True)
             if must or not isinstance(exc, RunFolderError):
@@ -376,7 +380,7 @@ class Workshop:
             metric=metric,
         )
         _, _, hashes = write_parts(given, self.settings, files, ends.inputs, ends.outputs, metric)
-        self._refuse_other(hashes)
+        self._refuse_other(hashes, _OWN_SAMPLES)
 
 
 def _common(recipe: Recipe) -> Recipe:
