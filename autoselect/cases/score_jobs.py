@@ -237,7 +237,7 @@ def _reply(
     interval: bool,
     kept: Sequence[np.ndarray] = (),
 ) -> ScoreReply:
-    value = metric.summarise(rows)
+    value = _value_of(metric, rows)
     _keep_rows(attempt.case.files, attempt.sha256, attempt.part, rows, kept)
     low, high = np.nan, np.nan
     if interval:
@@ -252,6 +252,24 @@ def _reply(
         samples=len(rows),
         **attempt.spent(),
     )
+
+
+def _value_of(metric: Metric, rows: np.ndarray) -> float:
+    """The score of all rows.
+
+    Raises:
+        MetricError: If there is none, or the user's function changes its arguments, which later questions read again.
+    """
+    if not metric.is_costly:
+        return metric.summarise(rows)
+    given = rows.copy()
+    value = metric.summarise(given)
+    if not np.array_equal(given, rows, equal_nan=True):
+        raise MetricError(
+            f"metric {metric.name!r}: expected a function that leaves its arguments as they are, but it wrote into "
+            "them. Let it change a copy, such as y_pred.copy()."
+        )
+    return value
 
 
 def _closeness(decibels: np.ndarray) -> dict[str, float]:

@@ -13,6 +13,7 @@ from autoselect.domain.picks import default_drop
 from autoselect.domain.words import asked, listed, said
 from autoselect.errors import TrialError, UsageError
 from autoselect.isolation.door import Workers
+from autoselect.scoring.target_file import read_target
 from autoselect.study.yardstick import Yardstick
 
 
@@ -114,4 +115,6 @@ def yardstick_of(float_model: Reference, metric: str, direction: Direction, sett
         allowed_drop=usual if limits.max_drop is None else limits.max_drop,
         break_price=settings.break_price,
         usual_drop=usual,
+        # Points are rough; what a chip's own unit is, nobody knows, and there only rounding does not count.
+        least_penalty=0.5 if read_target(settings.target).shares else 1e-9 * float_model.penalty,
     )

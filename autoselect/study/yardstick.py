@@ -15,6 +15,7 @@ class Yardstick:
 
     ``allowed_drop`` is what a recommended model may lose, in the metric's units; ``break_price`` what breaking that
     limit costs, in float's penalties. ``usual_drop`` is what it may lose where no limit is set; 0 where unknown.
+    ``least_penalty`` is the least difference of penalties that counts, in the target's unit.
     """
 
     float_score: float
@@ -25,6 +26,7 @@ class Yardstick:
     allowed_drop: float
     break_price: float = BREAK_PRICE
     usual_drop: float = 0.0
+    least_penalty: float = 0.5
 
     @property
     def rule(self) -> Rule:
@@ -48,7 +50,7 @@ class Yardstick:
     def steps(self, spacing: float) -> dict[str, float]:
         """The least difference that counts, by cost; with other costs every difference counts."""
         # A smaller difference is no reason to take one of two models: 1 % of float's size, half a point of penalty.
-        return {"size_bytes": spacing * 0.01 * self.float_size_bytes, "penalty": spacing * 0.5}
+        return {"size_bytes": spacing * 0.01 * self.float_size_bytes, "penalty": spacing * self.least_penalty}
 
     def violations(self, scores: Scores) -> dict[str, float]:
         """How far each constraint is exceeded; at most 0 if it is met."""

@@ -49,6 +49,11 @@ def never() -> Iterator[Any]:
     yield from ()
 
 
+def writes(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    y_pred -= 1.0
+    return float(y_pred.mean())
+
+
 def raises_a_type_error(y_true: np.ndarray, y_pred: np.ndarray) -> float:
     raise TypeError("unhashable")
 
@@ -122,6 +127,7 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "no direction": ({"metric": not_a_number}, MetricError, 5, r"'maximize' or 'minimize', got None"),
     "wrong direction": ({"metric": "accuracy", "direction": "minimize"}, MetricError, 5, r"'maximize', got 'minimize'"),
     "metric raises": ({"metric": raises_a_type_error, **OWN}, MetricError, 5, r"raised TypeError: unhashable"),
+    "metric writes into its arguments": ({"metric": writes, **OWN}, MetricError, 5, r"wrote into them.*copy"),
     "metric gives NaN": ({"metric": not_a_number, **OWN}, MetricError, 5, r"one finite number as the score, got .*nan"),
     "evaluator raises": ({"evaluator": evaluator_that_raises}, MetricError, 5, r"LookupError: no such camera"),
     "evaluator of text": ({"evaluator": evaluator_of_text}, MetricError, 5, r"must return a finite number.*'good'"),
@@ -229,6 +235,7 @@ EVALUATE = {
     "cut off": ({"model": model_bytes()[:5000]}, ModelError, r"cut off"),
     "no reference": ({"metric": "agreement"}, UsageError, r"'agreement'.*--reference"),
     "metric raises": ({"metric": raises_a_type_error, **OWN}, MetricError, r"TypeError: unhashable"),
+    "metric writes into its arguments": ({"metric": writes, **OWN}, MetricError, r"wrote into them"),
     "labels": ({"evaluation": (X, Y + 8)}, DataError, r"labels from 0 to 7"),
 }
 

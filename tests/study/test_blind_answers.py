@@ -55,3 +55,12 @@ def test_types_that_alone_break_the_limit_are_warned_of(found: Any, warns: bool)
     settings = settled(max_drop=-0.01 if found == (0.9, -0.001) else 0.02, io_type="int8")
     yardstick = yardstick_of(reference, "accuracy", "maximize", settings)
     assert bool(types_of(Path(), cast("Any", Pool(found)), settings, yardstick, "accuracy")) == warns
+
+
+@pytest.mark.parametrize(("target", "least"), [("integer-only", 0.5), ("qualcomm-sm8750", 2e-9)])
+def test_half_a_point_counts_where_penalties_are_points_and_every_difference_elsewhere(
+    target: str, least: float
+) -> None:
+    reference = Reference(name="float", sha256="float", metric=0.9, size_bytes=100, penalty=2.0)
+    yardstick = yardstick_of(reference, "accuracy", "maximize", settled(target=target))
+    assert yardstick.steps(1.0)["penalty"] == least
