@@ -152,7 +152,7 @@ class TargetRefusal(TrialError):
 
 
 class CompilerRefusal(TargetRefusal):
-    """The target's compiler refuses what its rules let pass."""
+    """The target's compiler refuses what its rules let pass, or leaves to the host what that cannot run."""
 
     kind = "compiler"
 

@@ -108,6 +108,23 @@ def compiled_path(path: Path, chip: str) -> Path:
     return path.with_name(f"{path.stem}.{Path(chip).name}.tflite")
 
 
+def compiled_paths(path: Path, chips: Iterable[Target]) -> list[Path]:
+    """Where the compiled files of a model go, one for each chip.
+
+    Raises:
+        UsageError: If two would be one file.
+    """
+    found = dict[Path, Target]()
+    for chip in chips:
+        file = compiled_path(path, chip.name)
+        if found.setdefault(file, chip) != chip:
+            raise UsageError(
+                f"The files for {found[file].name!r} and {chip.name!r} would both be {file}. Give one of the profiles "
+                "another name, or choose one of the two."
+            )
+    return list(found)
+
+
 def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a finished model is on a target; if it has compilers, as these make it.
 
@@ -302,14 +319,7 @@ def _paths(model: ModelFile, chips: Sequence[Target], output: str | Path | None)
     if output is not None and Path(output).is_file():
         raise UsageError(f"{output} is a file, and there are {len(chips)} to write. Choose a folder as --output.")
     named = beside if output is None else Path(output) / beside.name
-    paths = [compiled_path(named, chip.name) for chip in chips]
-    last = dict(zip(paths, chips, strict=True))
-    if alike := [chip.name for path, chip in zip(paths, chips, strict=True) if last[path] != chip]:
-        raise UsageError(
-            f"Two of the targets are called {Path(alike[0]).name!r}, and their files would be, too. Give one of the "
-            "profiles another name, or compile for one after the other."
-        )
-    return paths
+    return compiled_paths(named, chips)
 
 
 def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, timeout: float) -> CompiledModel:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autoselect.api.compiling import compile_model, compiled_path, on_target_of, target_names
+from autoselect.api.compiling import compile_model, compiled_path, compiled_paths, on_target_of, target_names
 from autoselect.api.evaluating import refuse_unknown, score_models
 from autoselect.api.results import Built, CompiledModel, Inspection, Picked
 from autoselect.api.source import (
@@ -185,7 +185,7 @@ def pick(
     if card == path:
         raise UsageError(f"{path} is what the model card would be called. Name a .tflite with --output (output=...).")
     chips, warnings = _chips_of(run) if targets is None else (_chips_named(list(targets)), [])
-    for file in (path, card, *(compiled_path(path, chip.name) for chip in chips.values())):
+    for file in (path, card, *compiled_paths(path, chips.values())):
         if not force:
             refuse_existing(file)
     from autoselect.report.card import card_of, reservation

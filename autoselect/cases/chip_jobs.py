@@ -264,7 +264,7 @@ def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
         chip: Its place among those with a compiler.
 
     Raises:
-        TargetRefusal: If the compiler refuses it, or the host lacks a kernel for what is left to it.
+        CompilerRefusal: If the compiler refuses it, or the host lacks a kernel for what is left to it.
         WorkerDied, JobFailed: If the compiler hung, was killed or failed.
     """
     case = open_case(root)
@@ -272,7 +272,7 @@ def compile_member(root: Path, sha256: str, chip: int) -> ChipReply:
     chip_target = target.compilers[chip]
     content = case.files.candidate(sha256).read_bytes()
     compiled, written = compiler_of(chip_target).compiled(content, timeout_seconds=how.timeout_seconds)
-    compiled.require_host(chip_target.name)
+    compiled.require_host()
     write_bytes(case.files.compiled(sha256, chip_target.name), written)
     graph = read_for(content, target, how)
     cut = on_target(graph, target)

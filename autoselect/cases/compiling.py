@@ -48,8 +48,7 @@ def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compil
         ``agrees``: whether the predicted segments are the compiler's.
 
     Raises:
-        CompilerRefusal: With its own reason.
-        TargetRefusal: If the host lacks a kernel for what the compiler leaves to it.
+        CompilerRefusal: With its own reason, or if the host lacks a kernel for what the compiler leaves to it.
         WorkerDied, JobFailed: If it hung, was killed or failed; that is not kept.
     """
 
@@ -57,7 +56,7 @@ def compile_report(content: bytes, target: Target, verdict: Verdict, how: Compil
         return asdict(compiler.compile(content, timeout_seconds=how.timeout_seconds))
 
     compiled = Compiled(**_kept("compile", content, target, how, ask))
-    compiled.require_host(target.name)
+    compiled.require_host()
     return {
         **asdict(compiled),
         "predicted_segments": verdict.segments,

@@ -266,8 +266,8 @@ def _value_of(metric: Metric, rows: np.ndarray) -> float:
     value = metric.summarise(given)
     if not np.array_equal(given, rows, equal_nan=True):
         raise MetricError(
-            f"metric {metric.name!r}: expected a function that leaves its arguments as they are, but it wrote into "
-            "them. Let it change a copy, such as y_pred.copy()."
+            f"Expected a score function that leaves its arguments as they are, but {metric.name!r} wrote into them, "
+            "and they are read again for intervals. Let it change a copy (array.copy())."
         )
     return value
 

@@ -206,7 +206,7 @@ class SearchSettings(SharedSettings):
         Option(
             "Least distance between members of the front: 1 means 1 % of the float file, half a point of penalty and "
             "one standard error of the drop; 0 keeps all.",
-            "Of a penalty that is no points every difference counts. Picks always stay, and ``trials.csv`` marks the "
+            "If the penalty is not in points, every difference counts. Picks always stay, and ``trials.csv`` marks the "
             "whole front.",
             low=0.0,
             high=10.0,

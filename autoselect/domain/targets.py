@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from autoselect.domain.graph import Graph, Op
 from autoselect.domain.recipe import IoType
-from autoselect.errors import TargetRefusal
+from autoselect.errors import CompilerRefusal
 
 SegmentRule = Literal["any", "scheduled", "listed", "leading", "none"]
 
@@ -392,14 +392,14 @@ class Compiled:
     lack: str = ""
     refusal: str = ""
 
-    def require_host(self, chip: str) -> None:
+    def require_host(self) -> None:
         """Refuse a model that the chip's host does not run, though it compiles.
 
         Raises:
-            TargetRefusal: With the op.
+            CompilerRefusal: With the op.
         """
         if self.lack:
-            raise TargetRefusal(f"It compiles for {chip}, but {self.lack}.")
+            raise CompilerRefusal(f"{self.lack}.")
 
 
 def spilled_bytes(compiled: Mapping[str, Any]) -> int:

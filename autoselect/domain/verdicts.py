@@ -277,7 +277,7 @@ def host_lacks(graph: Graph, left: Iterable[int], target: Target) -> str | None:
         lack = None if precision is None else lack_of(op, graph, precision, target.host)
         if lack is not None:
             name = graph.tensors[op.outputs[0]].name if op.outputs else "?"
-            return f"the {op.op_type} {name!r} is left to the host, and {lack}"
+            return f"{lack}, and the compiler leaves {name!r} to it"
     return None
 
 

@@ -99,12 +99,23 @@ def types_of(root: Path, pool: Workers, settings: Settled, yardstick: Yardstick,
     )
 
 
-def yardstick_of(float_model: Reference, metric: str, direction: Direction, settings: Settled) -> Yardstick:
+def yardstick_of(
+    float_model: Reference, metric: str, direction: Direction, settings: Settled, *, in_points: bool | None = None
+) -> Yardstick:
     """What the candidates of a run are compared with.
+
+    Args:
+        float_model: The float model.
+        metric: Name of the metric.
+        direction: Of the metric.
+        settings: Of the run.
+        in_points: Whether penalties are points; None asks the run's target.
 
     Raises:
         UsageError: If the float model itself falls short of the least score that the user asks for.
     """
+    if in_points is None:
+        in_points = read_target(settings.target).shares is not None
     limits, usual = _constraints(settings, float_model, metric, direction), default_drop(metric, float_model.metric)
     return Yardstick(
         float_score=float_model.metric,
@@ -115,6 +126,6 @@ def yardstick_of(float_model: Reference, metric: str, direction: Direction, sett
         allowed_drop=usual if limits.max_drop is None else limits.max_drop,
         break_price=settings.break_price,
         usual_drop=usual,
-        # Points are rough; what a chip's own unit is, nobody knows, and there only rounding does not count.
-        least_penalty=0.5 if read_target(settings.target).shares else 1e-9 * float_model.penalty,
+        # Points are rough. How large a chip's own unit is, nobody knows, so there only rounding does not count.
+        least_penalty=0.5 if in_points or not float_model.penalty else 1e-9 * float_model.penalty,
     )

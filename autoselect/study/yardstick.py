@@ -49,7 +49,7 @@ class Yardstick:
 
     def steps(self, spacing: float) -> dict[str, float]:
         """The least difference that counts, by cost; with other costs every difference counts."""
-        # A smaller difference is no reason to take one of two models: 1 % of float's size, half a point of penalty.
+        # A smaller difference is no reason to take one of two models.
         return {"size_bytes": spacing * 0.01 * self.float_size_bytes, "penalty": spacing * self.least_penalty}
 
     def violations(self, scores: Scores) -> dict[str, float]:

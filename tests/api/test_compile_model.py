@@ -153,7 +153,7 @@ def test_pieces_are_the_compilers_though_they_touch(model: Path, monkeypatch: py
 def test_two_targets_of_one_name_are_not_written_over_each_other(model: Path, fakes: dict[str, FakeCompiler]) -> None:
     mine = model.with_name("mine.toml")
     mine.write_text(f'extends = "{CHIP}"\n[crossing]\nfixed = 5.0\nper_byte = 1.0\n', encoding="utf-8")
-    with pytest.raises(UsageError, match=f"called '{CHIP}'"):
+    with pytest.raises(UsageError, match=f"{CHIP}.*{CHIP}"):
         autoselect.compile_model(model, target=[CHIP, str(mine)])
     assert [path.name for path in model.parent.glob("*.tflite")] == ["pump.tflite"]
 

@@ -121,3 +121,15 @@ CHANGES = {
 def test_parts_unlike_floats_fail_the_trial(tmp_path: Any, change: Any, words: str) -> None:
     with pytest.raises(MetricError, match=words):
         pump.search(tmp_path / "run", **NO_SAMPLES, evaluator=Changing(change), trials=3)
+
+
+def test_a_score_of_parts_that_writes_into_them_is_refused(tmp_path: Any) -> None:
+    def writes(rows: Any) -> float:
+        rows *= 2.0
+        return float(rows.mean())
+
+    def judged(runner: Any) -> Any:
+        return autoselect.Parts(counted(runner).rows, score=writes)
+
+    with pytest.raises(MetricError):
+        pump.search(tmp_path / "run", **NO_SAMPLES, evaluator=judged, trials=3)

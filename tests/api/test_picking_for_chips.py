@@ -111,6 +111,16 @@ def test_other_chips_are_named(run_folder: Callable[..., Path], tmp_path: Path) 
     assert "the CPU: " in on_chip(card, OTHER)
 
 
+def test_files_of_one_name_are_refused_before_any_is_written(run_folder: Callable[..., Path], tmp_path: Path) -> None:
+    for maker in ("a", "b"):
+        (tmp_path / f"{maker}.toml").write_text(f'extends = "ethos-u55-128"\nname = "{maker}/npu"\n')
+    with pytest.raises(UsageError):
+        autoselect.pick(
+            run_folder(), output=tmp_path / "m.tflite", targets=[str(tmp_path / "a.toml"), str(tmp_path / "b.toml")]
+        )
+    assert not [*tmp_path.glob("m.*")]
+
+
 def test_the_card_says_what_the_chip_does(run_folder: Callable[..., Path], tmp_path: Path, missing: None) -> None:
     picked = autoselect.pick(run_folder(), output=tmp_path / "m.tflite")
     card = Path(picked.card).read_text()

@@ -19,8 +19,11 @@ import pytest
 import autoselect
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RecipeError, RunFolderError, UsageError
+from autoselect.runs.folder import RunFolder
 from autoselect.runs.run import read_limits
 from autoselect.study.what_if import tried
+from autoselect.study.what_if.moves import moves_from
+from autoselect.study.what_if.questions import Questions
 
 TRIALS = 16
 
@@ -197,6 +200,16 @@ def test_what_the_search_was_refused_is_told_and_not_preferred(
     assert autoselect.load_run(run.directory).what_if(chosen.recipe, target="tflm").refusal == ""
 
 
+def test_no_single_step_leads_to_what_the_search_was_refused(
+    run: autoselect.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = Questions(RunFolder(run.directory))
+    answer = questions.ask("int8")
+    assert moves_from(questions, answer)
+    monkeypatch.setattr(questions.tried, "refused", lambda _recipe, _plan: "No kernel")
+    assert moves_from(questions, answer) == []
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -317,6 +330,8 @@ def test_a_profile_that_has_changed_is_refused_as_by_resume(tmp_path: Path) -> N
         run.what_if("int8")
     with pytest.raises(RunFolderError):
         run.limits(targets=str(profile))
+    assert run.what_if("int8", target="tflm").target == "tflm"
+    profile.unlink()
     assert run.what_if("int8", target="tflm").target == "tflm"
     profile.write_text(said)
     assert run.what_if("int8").trial == 0

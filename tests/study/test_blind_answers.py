@@ -57,10 +57,14 @@ def test_types_that_alone_break_the_limit_are_warned_of(found: Any, warns: bool)
     assert bool(types_of(Path(), cast("Any", Pool(found)), settings, yardstick, "accuracy")) == warns
 
 
-@pytest.mark.parametrize(("target", "least"), [("integer-only", 0.5), ("qualcomm-sm8750", 2e-9)])
+@pytest.mark.parametrize(
+    ("target", "penalty", "least"),
+    [("integer-only", 80.0, 0.5), ("qualcomm-sm8750", 2.0, 2e-9), ("qualcomm-sm8750", 0.0, 0.5)],
+)
 def test_half_a_point_counts_where_penalties_are_points_and_every_difference_elsewhere(
-    target: str, least: float
+    target: str, penalty: float, least: float
 ) -> None:
-    reference = Reference(name="float", sha256="float", metric=0.9, size_bytes=100, penalty=2.0)
+    """A float model that costs nothing gives no measure; no model is cheaper than itself."""
+    reference = Reference(name="float", sha256="float", metric=0.9, size_bytes=100, penalty=penalty)
     yardstick = yardstick_of(reference, "accuracy", "maximize", settled(target=target))
     assert yardstick.steps(1.0)["penalty"] == least

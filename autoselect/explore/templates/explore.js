@@ -81,7 +81,7 @@
     if (reply.status === 403) lost("The server was started again and does not know this tab. Open the address that it printed; your steps are kept.");
     else if (gone) back();
     const told = await reply.json().catch((error) => { if (signal?.aborted) throw error; return null; });
-    if (!reply.ok || !told) throw Object.assign(new Error(told?.error || `The server answered ${reply.status}.`), { told: true });
+    if (!reply.ok || !told) throw Object.assign(new Error(told?.error || (reply.ok ? "The server's answer broke off. Ask again." : `The server answered ${reply.status}.`)), { told: true });
     return told;
   }
   function lost(words) {

@@ -171,7 +171,7 @@ def _card(
         "bar": _bar(row, whole, axis),
         "size": format_size(row.size_bytes),
         "size_note": "" if whole is None else f"{100 * row.size_bytes / whole.size_bytes:.0f} % of float",
-        "penalty": _penalty(row.penalty),
+        "penalty": penalty_text(row.penalty),
         "nodes": len(member.get("nodes", [])),
         "wide": member.get("wide"),
         "segments": member.get("segments"),
@@ -204,7 +204,7 @@ def _axis(rows: Sequence[ModelRow]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _penalty(value: float) -> str:
+def penalty_text(value: float) -> str:
     """Two decimals, three digits of what is less than 1, and no decimals of cycles."""
     if 0.0 < value < 1.0:
         return f"{value:.3g}"

@@ -15,7 +15,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import amount
 from autoselect.errors import AutoselectError
 from autoselect.quantize.diagnosing.cures import SMALL_ACTIVATIONS, SMALL_WEIGHTS, decibels
-from autoselect.report.page.models import in_int16, left_out
+from autoselect.report.page.models import in_int16, left_out, penalty_text
 from autoselect.report.tables.frames import ModelRow, Record, format_size, front_rows, number, records, reference_rows
 from autoselect.report.tables.layer_tables import ERROR, common_folder, cut_middle, name_of
 from autoselect.runs.folder import RunFolder
@@ -221,7 +221,7 @@ def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
                 "buys": buys,
                 "source": source,
                 "size": _signed(number_of(row["size_bytes"])),
-                "penalty": f"{number_of(row['penalty']) or 0.0:+.2f}".replace("-", "−"),
+                "penalty": _more_or_less(number_of(row["penalty"]) or 0.0),
             }
         )
     return found
@@ -253,6 +253,10 @@ def _signed(size: float | None) -> str:
     if size is None:
         return ""
     return f"{'−' if size < 0 else '+'}{format_size(abs(size))}"
+
+
+def _more_or_less(penalty: float) -> str:
+    return f"{'−' if penalty < 0 else '+'}{penalty_text(abs(penalty))}"
 
 
 def read_table(path: Path, columns: frozenset[str]) -> list[dict[str, str]]:

@@ -99,7 +99,7 @@ def _steps(questions: Questions, answer: WhatIf) -> Iterator[_Step]:
             if recipe == answer.recipe or (state == "int16" and not _has_int16(questions, answer)):
                 continue
             forecast = questions.forecast(recipe, place)
-            if forecast.plan.kinds not in met and not forecast.known.refusal:
+            if forecast.plan.kinds not in met and not questions.refusal(recipe, place, forecast):
                 met.add(forecast.plan.kinds)
                 yield _Step(unit=i, state=state, recipe=recipe, forecast=forecast)
 

@@ -202,7 +202,7 @@ class Questions:
             float_macs_share=cut.float_macs_share,
             arena_bytes=int(_arena(plan.graph)),
             target=place.target.name,
-            refusal=self._refusal(recipe, place, found),
+            refusal=self.refusal(recipe, place, found),
             metric=tried.metric,
             unknown=unknown,
             approximate=likely is not None and trial is None and not tried.is_expressed(recipe, plan),
@@ -214,7 +214,7 @@ class Questions:
             **self._chances(recipe, place, found, likely, trial),
         )
 
-    def _refusal(self, recipe: Recipe, place: Place, found: Forecast) -> str:
+    def refusal(self, recipe: Recipe, place: Place, found: Forecast) -> str:
         """Why the target does not take a candidate: by its rules, or as the search has found; empty if it does."""
         is_own = place.spec == self.workshop.settings.target
         return found.known.refusal or (self.tried.refused(recipe, found.plan) if is_own else "")
@@ -265,7 +265,7 @@ class Questions:
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
             "chance_on_front": 1.0 if math.isinf(least) else self._chance(recipe, likely, least, trial, ours),
-            "preferred": None if self._refusal(recipe, place, found) else self._is_preferred(ours, place, found),
+            "preferred": None if self.refusal(recipe, place, found) else self._is_preferred(ours, place, found),
         }
 
     def _chance(

@@ -70,7 +70,9 @@ class Tried:
                 f"yet. Run {folder.resuming}."
             ) from None
         metric, direction = manifest["metric"]["name"], manifest["metric"]["direction"]
-        self.yardstick: Yardstick = references.yardstick_of(float_model, metric, direction, settings)
+        self.yardstick: Yardstick = references.yardstick_of(
+            float_model, metric, direction, settings, in_points=True
+        )  # No least difference is asked, and the profile may be gone.
         self.metric: str = metric
         self.objectives: tuple[Objective, ...] = objectives_of(settings.objectives, metric, direction)
         self.records: list[TrialRecord] = read_records(folder.study)
