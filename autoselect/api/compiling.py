@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -108,7 +108,7 @@ def compiled_path(path: Path, chip: str) -> Path:
     return path.with_name(f"{path.stem}.{Path(chip).name}.tflite")
 
 
-def compiled_paths(path: Path, chips: Iterable[Target]) -> list[Path]:
+def compiled_paths(path: Path, chips: Collection[Target]) -> list[Path]:
     """Where the compiled files of a model go, one for each chip.
 
     Raises:
@@ -122,7 +122,7 @@ def compiled_paths(path: Path, chips: Iterable[Target]) -> list[Path]:
                 f"The files for {found[file].name!r} and {chip.name!r} would both be {file}. Give one of the profiles "
                 "another name, or choose one of the two."
             )
-    return list(found)
+    return [compiled_path(path, chip.name) for chip in chips]
 
 
 def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -167,6 +167,13 @@ def test_names_that_differ_in_a_folder_alone_are_not_written_over_each_other(mod
     assert not [*model.parent.glob("*.npu.tflite")]
 
 
+def test_a_profile_and_its_copy_are_one_chip(model: Path, fakes: dict[str, FakeCompiler]) -> None:
+    copy = model.with_name("copy.toml")
+    copy.write_text(f'extends = "{CHIP}"\n', encoding="utf-8")
+    made = autoselect.compile_model(model, target=[CHIP, str(copy)], force=True)
+    assert {one.path for one in made.models} == {str(compiled_path(model, CHIP))}
+
+
 def test_a_file_stays_unless_force(model: Path, fakes: dict[str, FakeCompiler]) -> None:
     taken = compiled_path(model, CHIP)
     taken.write_bytes(b"mine")

@@ -37,7 +37,7 @@ MISSING = "–"
 
 BYTE_COLUMNS = frozenset(column for column in BY_COLUMN if column.endswith("_bytes"))
 """Columns that are said in B, kB or MB."""
-COUNT_COLUMNS = frozenset({"segments", "partitions", "float_ops", "left_ops"})
+COUNT_COLUMNS = frozenset({"segments", "partitions", "float_ops", "left_ops", "npu_cycles"})
 """Columns of whole numbers."""
 
 
@@ -220,7 +220,7 @@ def format_cost(column: str, value: float | None, *, scale: float | None = None)
     """A value of an objective other than the metric, by its column; ``scale`` as in :func:`format_score`."""
     if column in BYTE_COLUMNS:
         return format_size(value)
-    if value is not None and (column in COUNT_COLUMNS or column == "npu_cycles"):
+    if value is not None and column in COUNT_COLUMNS:
         return f"{value:,.0f}"
     return format_score(value, scale=scale)
 
