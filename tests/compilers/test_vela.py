@@ -248,11 +248,23 @@ def reversed_in_between() -> Candidate:
 def test_a_model_is_refused_if_the_host_lacks_what_vela_leaves_to_it(tmp_path: Path) -> None:
     """The file is made all the same, with a warning."""
     pytest.importorskip("ethosu")
-    built = reversed_in_between()
+    profile, built = tmp_path / "own.toml", reversed_in_between()
+    host = '[host.int8]\nops = ["QUANTIZE"]\nper_mac = 1.0\nper_element = 4.0\n'
+    profile.write_text(f'extends = "ethos-u55-128"\nname = "own"\n{host}', encoding="utf-8")
+    target = read_target(str(profile))
     with pytest.raises(CompilerRefusal, match="REVERSE_V2"):
-        compile_report(built.content, U55, judge(built.graph, U55), UNKEPT)
-    (made,) = compile_model(built.content, target="ethos-u55-128", output=tmp_path / "npu.tflite").models
+        compile_report(built.content, target, judge(built.graph, target), UNKEPT)
+    (made,) = compile_model(built.content, target=str(profile), output=tmp_path / "npu.tflite").models
     assert [warning for warning in made.warnings if "REVERSE_V2" in warning]
+
+
+def test_what_vela_leaves_to_tensorflow_lite_micro_is_priced_if_that_has_a_kernel() -> None:
+    """TensorFlow Lite Micro reverses values of int8, int16 and float32."""
+    pytest.importorskip("ethosu")
+    built = reversed_in_between()
+    report = compile_report(built.content, U55, judge(built.graph, U55), UNKEPT)
+    assert (report["host_ops"], report["lack"]) == ({"REVERSE_V2": 1}, "")
+    assert report["cost"] > report["cycles"]
 
 
 def test_a_host_that_runs_all_ops_runs_no_piece_of_the_npu() -> None:
