@@ -258,7 +258,8 @@ def _value_of(metric: Metric, rows: np.ndarray) -> float:
     """The score of all rows.
 
     Raises:
-        MetricError: If there is none, or the user's function changes its arguments, which later questions read again.
+        MetricError: If there is no score, or if the user's function writes into its arguments. Intervals and drops are
+            computed of the same arrays later.
     """
     if not metric.is_costly:
         return metric.summarise(rows)

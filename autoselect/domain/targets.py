@@ -372,7 +372,7 @@ class Compiled:
             says.
         moved: The same by kind, in the compiler's words.
         cost: What the compiler estimates of these, and the profile's cost of all else.
-        lack: Why the host does not run what is left to it; empty where it runs all.
+        lack: Why the host cannot run an op that the compiler has left to it; empty if it runs all of them.
         refusal: The compiler's own reason; empty where it compiled. Then all figures are 0.
     """
 
@@ -393,10 +393,10 @@ class Compiled:
     refusal: str = ""
 
     def require_host(self) -> None:
-        """Refuse a model that the chip's host does not run, though it compiles.
+        """Refuse a model that compiles, but has an op left that the chip's host cannot run.
 
         Raises:
-            CompilerRefusal: With the op.
+            CompilerRefusal: The message names the op.
         """
         if self.lack:
             raise CompilerRefusal(f"{self.lack}.")

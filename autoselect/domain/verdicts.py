@@ -271,7 +271,7 @@ def lack_of(op: Op, graph: Graph, precision: Precision, processor: Processor | N
 
 
 def host_lacks(graph: Graph, left: Iterable[int], target: Target) -> str | None:
-    """Why the host does not run what a compiler has left to it, by the first such op; None where it runs all."""
+    """Why the host cannot run an op that the compiler has left to it, for the first such op; None if it runs all."""
     for i in left:
         op, precision = graph.ops[i], precision_of(graph.ops[i])
         lack = None if precision is None else lack_of(op, graph, precision, target.host)

@@ -15,7 +15,8 @@ class Yardstick:
 
     ``allowed_drop`` is what a recommended model may lose, in the metric's units; ``break_price`` what breaking that
     limit costs, in float's penalties. ``usual_drop`` is what it may lose where no limit is set; 0 where unknown.
-    ``least_penalty`` is the least difference of penalties that counts, in the target's unit.
+    ``least_penalty`` is the least difference between two models' penalties that makes one the cheaper, in the target's
+    unit.
     """
 
     float_score: float

@@ -205,7 +205,7 @@ def _axis(rows: Sequence[ModelRow]) -> tuple[float, float]:
 
 
 def penalty_text(value: float) -> str:
-    """Two decimals, three digits of what is less than 1, and no decimals of cycles."""
+    """A penalty with two decimals; with three digits if it is less than 1, and as a whole number from 1,000 on."""
     if 0.0 < value < 1.0:
         return f"{value:.3g}"
     return f"{value:.2f}" if value < 1000.0 else format_penalty(value)

@@ -91,7 +91,10 @@ def refuse_other_metric(folder: RunFolder, manifest: dict[str, Any], request: Re
 
 
 def contents_that_differ(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Names whose digests differ, the model first: those of samples hold the names of its inputs."""
+    """Names of the ingredients whose digests differ.
+
+    The model is first: digests of samples cover the names of its inputs, so they differ with it.
+    """
     differing = [name for name in {*before, *now} if before.get(name) != now.get(name)]
     return sorted(differing, key=lambda name: (name != "model", name))
 

@@ -215,7 +215,7 @@ class Questions:
         )
 
     def refusal(self, recipe: Recipe, place: Place, found: Forecast) -> str:
-        """Why the target does not take a candidate: by its rules, or as the search has found; empty if it does."""
+        """Why the target refuses a recipe: by its rules, or because the search saw it refused; empty if it takes it."""
         is_own = place.spec == self.workshop.settings.target
         return found.known.refusal or (self.tried.refused(recipe, found.plan) if is_own else "")
 
