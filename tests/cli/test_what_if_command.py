@@ -156,8 +156,8 @@ def test_rows_are_told_with_their_units(reviewed: Reviewed) -> None:
 def test_an_answer_that_a_compiler_gave_stands_beside_one_that_it_did_not() -> None:
     made = {**ANSWER, "compiled": True, "penalty": 40.0}
     rows = {name.strip(): others for name, *others in answer_rows([made, ANSWER], ["int8", "changed"])}
-    assert rows["penalty"] == ["40.000 (compiled)", "9.3976"]
-    assert rows["by forecast"] == ["9.3976", "9.3976"]  # Who costs no more is told by these.
+    assert rows["penalty"] == ["40.00 (compiled)", "9.40"]
+    assert rows["by forecast"] == ["9.40", "9.40"]  # Who costs no more is told by these.
     assert "by forecast" not in {name.strip() for name, *_ in answer_rows([ANSWER, ANSWER], ["int8", "changed"])}
     (penalty,) = [row[1:] for row in answer_rows([{**ANSWER, "penalty": 1_316_528.4}], ["int8"]) if row[0] == "penalty"]
     assert penalty == ("1,316,528",)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from autoselect.domain.words import unit_of_drops
+from autoselect.report.tables.frames import format_penalty
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -86,7 +87,7 @@ def agrees(page: Page, answer: Any) -> None:
     """The figures of the page are those of an answer."""
     shown = {name: cells[0] for name, cells in figures(page).items()}
     assert shown["size"] == f"{answer.size_bytes / 1e3:.1f} kB"
-    assert shown["penalty"] == (f"{answer.penalty:.2f}" if answer.penalty < 1000 else f"{answer.penalty:,.0f}")
+    assert shown["penalty"] == format_penalty(answer.penalty)
     assert shown["segments"] == str(answer.segments)
     assert shown["crossings"] == str(answer.crossing_tensors)
     for kind, name in (("integer", "int8"), ("int16", "int16"), ("hybrid", "hybrid"), ("float", "float")):

@@ -12,6 +12,7 @@ from opened_explore import agrees, figures, op, press, settled, traces, window
 
 import autoselect
 from autoselect.api.run import Run
+from autoselect.report.tables.frames import format_penalty
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -109,7 +110,7 @@ def test_a_whole_model_is_compared_with_what_was_kept(page: Page, run: Run) -> N
     mine, other = run.what_if("int8"), run.what_if("recommended")
     agrees(page, mine)
     shown = figures(page)
-    assert shown["penalty"][:2] == [f"{mine.penalty:.2f}", f"{other.penalty:.2f}"]
+    assert shown["penalty"][:2] == [format_penalty(mine.penalty), format_penalty(other.penalty)]
     assert shown["penalty"][2].startswith("−")
     press(page, op(page, "SUB"), "f")
     page.click("#keep")
@@ -140,7 +141,7 @@ def test_the_cheapest_change_is_seen_before_it_is_made(page: Page, run: Run, ser
     page.locator("#moves button").first.click()
     settled(page)
     shown = figures(page)
-    assert shown["penalty"][0] == f"{moves[0]['penalty']:.2f}"
+    assert shown["penalty"][0] == format_penalty(moves[0]["penalty"])
     assert shown["size"][0] == f"{moves[0]['size_bytes'] / 1e3:.1f} kB"
     page.locator("label:has(input[value=penalty])").last.click()
     settled(page)

@@ -15,6 +15,7 @@ from opened_explore import agrees, settled, window
 from PIL import Image
 
 import autoselect
+from autoselect.report.tables.frames import format_penalty
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -71,7 +72,7 @@ def test_a_person_who_knows_the_model_makes_by_hand_what_is_as_cheap_as_the_reco
     assert made["drop"] <= recommended.allowed_drop
     shown = steps[-2].figures
     assert shown["scored drop"] == f"{100 * made['drop']:.2f}".replace("-", "−")
-    assert shown["penalty"] == f"{made['penalty']:.2f}"
+    assert shown["penalty"] == format_penalty(made["penalty"])
     assert shown["size"] == f"{made['size_bytes'] / 1e3:.1f} kB"
     repaired = run.what_if(made["id"], repairs=tour.REPAIRS)
     assert repaired.penalty <= recommended.penalty

@@ -138,7 +138,7 @@ def test_comparison() -> None:
         "float ops": ["2", "2"],
         "crossings": ["3", "3"],
         "crossing bytes": ["4", "4"],
-        "penalty": ["12.500", "12.500"],
+        "penalty": ["12.5", "12.5"],
     }
     assert [row[0] for row in rows[3:6]] == ["tensors int4", "tensors float32", "tensors int8"]
 

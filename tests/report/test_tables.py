@@ -147,6 +147,27 @@ def test_format_score(value: float | None, scale: float | None, expected: str) -
     assert tables.format_score(value, scale=scale) == expected
 
 
+@pytest.mark.parametrize(
+    ("value", "scale", "expected"),
+    [
+        (None, None, "–"),
+        (0.0, None, "0.00"),
+        (0.000364, None, "0.000364"),
+        (9.3976, None, "9.40"),
+        (89_132.4, None, "89,132"),
+        (0.02, 3.0, "0.0200"),
+        (2.0, 42.0, "2.0"),
+        (2.0, 1.3e6, "2.0"),
+        (0.0, 1.3e6, "0"),
+        (40.0, 1.3e6, "40"),
+    ],
+)
+def test_a_penalty_has_the_decimals_of_its_column_and_alone_its_own(
+    value: float | None, scale: float | None, expected: str
+) -> None:
+    assert tables.format_penalty(value, scale=scale) == expected
+
+
 def test_largest() -> None:
     assert tables.largest([None, -3.0, 2.0]) == 3.0
     assert tables.largest([None]) is None

@@ -21,7 +21,7 @@ def test_drops_with_one_recommendation_are_one_row(reviewed: Reviewed) -> None:
 
 def test_without_resamples_there_is_no_bracket() -> None:
     (_, row) = limit_rows(rows((0.0, "a", 8.0), penalty_low=None, penalty_high=None), "mse")
-    assert row == ("0 mse", "a", "8.0000", "42.0 kB", "3 %")
+    assert row == ("0 mse", "a", "8.00", "42.0 kB", "3 %")
 
 
 def test_several_targets_have_a_column_and_a_ratio() -> None:
@@ -29,7 +29,7 @@ def test_several_targets_have_a_column_and_a_ratio() -> None:
     both = rows((0.0, "a", float("nan")), target="x,y", worst_ratio=1.5)
     heading, *found = limit_rows(pd.concat([one, both]), "accuracy")
     assert heading[0] == "target"
-    assert [row[3] for row in found] == ["8.0000 (1.0000–9.0000)", "1.50 × the best"]
+    assert [row[3] for row in found] == ["8.00 (1.00–9.00)", "1.50 × the best"]
 
 
 def test_chances_of_a_stretch_are_those_at_its_ends() -> None:

@@ -171,7 +171,7 @@ def _card(
         "bar": _bar(row, whole, axis),
         "size": format_size(row.size_bytes),
         "size_note": "" if whole is None else f"{100 * row.size_bytes / whole.size_bytes:.0f} % of float",
-        "penalty": penalty_text(row.penalty),
+        "penalty": format_penalty(row.penalty),
         "nodes": len(member.get("nodes", [])),
         "wide": member.get("wide"),
         "segments": member.get("segments"),
@@ -202,13 +202,6 @@ def _axis(rows: Sequence[ModelRow]) -> tuple[float, float]:
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.04 * (high - low) or 0.5
     return low - room, high + room
-
-
-def penalty_text(value: float) -> str:
-    """A penalty with two decimals; with three digits if it is less than 1, and as a whole number from 1,000 on."""
-    if 0.0 < value < 1.0:
-        return f"{value:.3g}"
-    return f"{value:.2f}" if value < 1000.0 else format_penalty(value)
 
 
 def _bar(row: ModelRow, whole: ModelRow | None, axis: tuple[float, float]) -> Row | None:

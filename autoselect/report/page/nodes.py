@@ -15,8 +15,17 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import amount
 from autoselect.errors import AutoselectError
 from autoselect.quantize.diagnosing.cures import SMALL_ACTIVATIONS, SMALL_WEIGHTS, decibels
-from autoselect.report.page.models import in_int16, left_out, penalty_text
-from autoselect.report.tables.frames import ModelRow, Record, format_size, front_rows, number, records, reference_rows
+from autoselect.report.page.models import in_int16, left_out
+from autoselect.report.tables.frames import (
+    ModelRow,
+    Record,
+    format_penalty,
+    format_size,
+    front_rows,
+    number,
+    records,
+    reference_rows,
+)
 from autoselect.report.tables.layer_tables import ERROR, common_folder, cut_middle, name_of
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import fallbacks_in
@@ -256,7 +265,7 @@ def _signed(size: float | None) -> str:
 
 
 def _more_or_less(penalty: float) -> str:
-    return f"{'−' if penalty < 0 else '+'}{penalty_text(abs(penalty))}"
+    return f"{'−' if penalty < 0 else '+'}{format_penalty(abs(penalty))}"
 
 
 def read_table(path: Path, columns: frozenset[str]) -> list[dict[str, str]]:

@@ -192,11 +192,22 @@ def format_size(size_bytes: float | None) -> str:
 
 
 def format_penalty(value: float | None, *, scale: float | None = None) -> str:
-    """A penalty: cycles without decimals, points as a score; ``scale`` as in :func:`format_score`."""
-    # Penalties from here on are no points.
-    if value is None or abs(value if scale is None else scale) < 1000.0:
-        return format_score(value, scale=scale)
-    return f"{value:,.0f}"
+    """A penalty: points and times with decimals, cycles as whole numbers.
+
+    Args:
+        value: The number; None gives a dash.
+        scale: Magnitude of the largest penalty in the same column, so that all get the same decimals. None for a
+            number that stands alone: three digits if it is less than 1, two decimals below 1,000.
+    """
+    if value is None:
+        return MISSING
+    size = abs(value if scale is None else scale)
+    if size >= 1000.0:
+        # A column of cycles may hold a penalty of a few points.
+        return f"{value:.1f}" if 0.0 < abs(value) < 10.0 else f"{value:,.0f}"
+    if scale is None:
+        return f"{value:.3g}" if 0.0 < size < 1.0 else f"{value:.2f}"
+    return format_score(value, scale=scale) if 0.0 < size < 10.0 else f"{value:.1f}"
 
 
 def format_score(value: float | None, *, scale: float | None = None) -> str:
@@ -222,6 +233,8 @@ def format_cost(column: str, value: float | None, *, scale: float | None = None)
         return format_size(value)
     if value is not None and column in COUNT_COLUMNS:
         return f"{value:,.0f}"
+    if column == "penalty":
+        return format_penalty(value, scale=scale)
     return format_score(value, scale=scale)
 
 

@@ -18,12 +18,9 @@ from autoselect.report.tables.frames import (
     cost_columns,
     first_pick,
     format_cost,
-    format_penalty,
     largest,
 )
 from autoselect.report.tables.model_tables import aligned
-
-_DECIMALS = {"penalty": 1, "latency_ms": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +129,8 @@ def _drop(drop: float | None, scale: Scale) -> str:
 
 
 def _cost(column: str, value: float | None, scale: float | None) -> str:
-    if column == "penalty" and 0.0 < (scale or 0.0) < 10.0:  # No points: these go up to 80.
-        return format_penalty(value, scale=scale)
-    if value is not None and column in _DECIMALS:
-        # NPU cycles, not points of penalty: without decimals.
-        is_large = (scale or 0.0) >= 1000.0 and not 0.0 < value < 10.0
-        return f"{value:,.0f}" if is_large else f"{value:.{_DECIMALS[column]}f}"
+    if value is not None and column == "latency_ms":
+        return f"{value:.2f}"
     return format_cost(column, value, scale=scale)
 
 
