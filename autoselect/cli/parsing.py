@@ -69,7 +69,7 @@ def _refuse_doubles(arguments: list[str], parameters: list[Any]) -> None:
     for argument in rest:
         name, equals, value = argument.partition("=")
         option = takers.get(name)
-        if option is None or not equals and (value := next(rest, "")) == "":
+        if option is None or (not equals and (value := next(rest, "")) == ""):
             continue
         if not option.multiple and given.setdefault(option.name, value) != value:
             raise typer.BadParameter(

@@ -10,7 +10,7 @@ import sys
 import time
 import types
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +249,7 @@ def test_equal_infinities_differ_in_nothing(home: Home, load: Load) -> None:
 
 
 def test_an_output_may_have_other_axes_of_one(home: Home, load: Load) -> None:
-    """A scalar of ONNX's becomes (1, 1) in LiteRT; before, such a model was refused as one that computes something else."""
+    """A scalar of ONNX's becomes (1, 1) in LiteRT; before, it was refused as a model that computes something else."""
 
     def summed(shape: Sequence[int]) -> bytes:
         tf = zoo.tf()
