@@ -61,6 +61,25 @@ def renamed(argument: str) -> str:
     return f"{new}{equals}{value}"
 
 
+def _refuse_doubles(arguments: list[str], parameters: list[Any]) -> None:
+    """Refuse two values of an option that takes one: the parser would take the last, without a word."""
+    takers = {name: one for one in parameters if not getattr(one, "is_flag", True) for name in one.opts}
+    given: dict[str, str] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        option = takers.get(name)
+        if option is None or (not equals and (value := next(rest, "")) == ""):
+            continue
+        if not option.multiple and given.setdefault(option.name, value) != value:
+            raise typer.BadParameter(
+                f"It is given twice, as {given[option.name]!r} and {value!r}, and takes one value. Give it once; where "
+                "it may name several things, put commas between them.",
+                param=option,
+                param_hint=f"'{name}'",
+            )
+
+
 def plain(parameters: list[Any]) -> list[Any]:
     """Parameters whose help names no type of a switch, which takes no value, and an argument in capitals."""
     for parameter in parameters:
@@ -89,8 +108,10 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; what follows a lone ``--`` is no option."""
         end = args.index("--") if "--" in args else len(args)
+        own = [renamed(one) for one in args[:end]]
+        _refuse_doubles(own, self.get_params(ctx))
         try:
-            return super().parse_args(ctx, [*map(renamed, args[:end]), *args[end:]])
+            return super().parse_args(ctx, [*own, *args[end:]])
         except typer.BadParameter as exc:
             first = exc.__cause__.errors()[0] if isinstance(exc.__cause__, ValidationError) else None
             if first is not None and first["msg"] == exc.message:

@@ -183,14 +183,15 @@ def _fields(found: Outlook, free_bytes: int, machine_bytes: float) -> dict[str, 
         "search space": f"{_many(found.candidates)} candidates; {found.states} states for each unit",
         "one trial": "fails" if found.refused else _trial(found),
         "the search": f"{counted(found.trials, 'trial')} on {counted(found.workers, 'worker')}",
-        "disk": f"about {format_size(found.disk_bytes)} while it runs, {free_bytes / 1e9:,.0f} GB free",
-        "memory": f"about {found.memory['all'] / 1e9:.1f} GB in all, of {machine}",
     }
     if not found.refused:
         told["the search"] += f": about {clock(found.search_seconds)}"
         phases = (f"{_PHASES[name]} {clock(seconds)}" for name, seconds in found.phase_seconds.items() if seconds)
         told["of it"] = ", ".join(phases)
-    return told
+    return told | {
+        "disk": f"about {format_size(found.disk_bytes)} while it runs, {free_bytes / 1e9:,.0f} GB free",
+        "memory": f"about {found.memory['all'] / 1e9:.1f} GB in all, of {machine}",
+    }
 
 
 def _trial(found: Outlook) -> str:

@@ -9,8 +9,10 @@ import numpy as np
 
 from autoselect.diagnosis.moments import OUTLIER_DEVIATIONS, Distances, Moments
 from autoselect.domain.findings import ActivationStatistics, InputStatistics
+from autoselect.domain.graph import Graph
 from autoselect.domain.layers import Node
 from autoselect.domain.tensors import TensorSpec
+from autoselect.domain.units import MOVERS
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.ranges import range_of
 from autoselect.tflite.runner import Runner
@@ -135,6 +137,25 @@ def input_statistics(
         for key, found in moments.items()
         if found.count
     )
+
+
+def cast_to_integers(graph: Graph) -> frozenset[str]:
+    """Names of the float inputs that are nothing but whole numbers to the model, such as indices into an embedding.
+
+    Whatever reads such an input, or what movers make of it, casts it to another type than float.
+    """
+    consumers = graph.consumers()
+
+    def is_number(tensor: int) -> bool:
+        readers = [graph.ops[i] for i in consumers.get(tensor, ())]
+        return bool(readers) and all(
+            not any(graph.tensors[t].dtype.startswith("float") for t in op.outputs)
+            if op.op_type == "CAST"
+            else op.op_type in MOVERS and all(map(is_number, op.outputs))
+            for op in readers
+        )
+
+    return frozenset(graph.tensors[i].name for i in graph.inputs if is_number(i))
 
 
 def _floats(values: np.ndarray) -> tuple[float, ...]:

@@ -24,7 +24,7 @@ from autoselect.cases.prepared import Prepared
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.diagnosis import jobs
-from autoselect.diagnosis.activations import input_statistics
+from autoselect.diagnosis.activations import cast_to_integers, input_statistics
 from autoselect.diagnosis.request import Outcome, Request
 from autoselect.diagnosis.travel import travel
 from autoselect.diagnosis.weights import weight_statistics
@@ -247,13 +247,14 @@ def _measure(desk: _Desk, started: Started, prepared: Prepared, built: _Built) -
     if built.whole is not None:
         travelling = travel(prepared.graph, _layer_table(nodes, built.whole, in_whole, NO_METRICS))
     store = SampleStore.open(desk.files.samples(desk.samples))
+    whole = cast_to_integers(prepared.graph)
     findings = Findings(
         layers=layers,
         graph=prepared.graph,
         kinds=diagnosed.kinds,
         weights=weight_statistics(prepared.normalised, TfliteFile(diagnosed.content), diagnosed.places, nodes),
         activations=result_of(describing),
-        inputs=input_statistics((store.inputs(i) for i in desk.rows), started.inputs),
+        inputs=input_statistics(map(store.inputs, desk.rows), [i for i in started.inputs if i.name not in whole]),
         calibration_samples=len(started.calibration),
         debug_samples=len(desk.rows),
         debug_data_given=request.settings.debug_data is not None,

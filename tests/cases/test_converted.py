@@ -10,7 +10,7 @@ import sys
 import time
 import types
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,22 @@ def test_equal_infinities_differ_in_nothing(home: Home, load: Load) -> None:
         load(calibration={"left": values})
     home.way(0, source)
     assert "onnx2tf" in load(calibration={"left": values}).notes[0]
+
+
+def test_an_output_may_have_other_axes_of_one(home: Home, load: Load) -> None:
+    """A scalar of ONNX's becomes (1, 1) in LiteRT; before, it was refused as a model that computes something else."""
+
+    def summed(shape: Sequence[int]) -> bytes:
+        tf = zoo.tf()
+        return zoo.from_function(lambda x: tf.reshape(tf.reduce_sum(tf.square(x)), shape), (1, 6)).float_model
+
+    (home.root / "truth.tflite").write_bytes(summed(()))
+    inputs = [{"name": "left", "sizes": [1, 6], "dtype": "float32"}]
+    home.tell(describe=described(inputs=inputs, outputs=["one"]), nodes=[], values={})
+    home.way(0, summed((1, 1)))
+    found = load(calibration={"left": np.linspace(-2.0, 3.0, 30, dtype=np.float32).reshape(5, 6)})
+    assert found.notes[0].endswith("at 'one'.")
+    assert len(found.notes) == 2
 
 
 def test_what_was_converted_is_not_converted_again(home: Home, load: Load) -> None:

@@ -48,10 +48,28 @@ def test_old_names(old: str, new: str) -> None:
 
 def test_an_old_name_works_and_is_told_once() -> None:
     """The command gets as far as the file that is not there."""
-    done = CliRunner().invoke(app, ["evaluate", "none.tflite", "--eval", "a.npz", "--eval=b.npz"])
+    done = CliRunner().invoke(app, ["evaluate", "none.tflite", "--eval", "a.npz", "--eval=a.npz"])
     assert done.exit_code == 3, done.output
     assert done.stderr.count("--evaluation now") == 1
     assert "file none.tflite" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["--target", "tflm", "--target=litert-cpu"], "--target"),
+        (["--eval", "a.npz", "--evaluation", "b.npz"], "--evaluation"),
+        (["-o", "a", "--output", "b"], "--output"),
+        (["--target", "tflm", "--target", "tflm"], None),
+        (["--keep-float", "a", "--keep-float", "b"], None),
+        (["--output", "--target", "--target", "tflm"], None),
+    ],
+)
+def test_an_option_of_one_value_is_given_once(arguments: list[str], refused: str | None) -> None:
+    """Before, the last value counted, and a search ran for one of two targets."""
+    done = CliRunner().invoke(app, ["search", "none.tflite", *arguments], terminal_width=300)
+    assert ("given twice" in done.stderr) == (refused is not None)
+    assert refused is None or (done.exit_code, f"'{refused}'" in done.stderr) == (2, True)
 
 
 def test_after_two_dashes_nothing_is_an_option() -> None:

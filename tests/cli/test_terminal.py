@@ -148,9 +148,9 @@ def test_a_check_says_what_the_search_would_be(reviewed: Reviewed, monkeypatch: 
     done = checked(monkeypatch, "--trials", "100")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[5].startswith("disk ")
-    assert "12.00 MB" in lines[5]
-    reviewed("a check", [*lines[:5], *lines[6:]])
+    assert lines[6].startswith("disk ")
+    assert "12.00 MB" in lines[6]
+    reviewed("a check", [*lines[:6], *lines[7:]])
 
 
 def test_a_check_warns_of_too_little_memory(reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch) -> None:

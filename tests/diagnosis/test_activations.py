@@ -11,10 +11,12 @@ import zoo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoselect.diagnosis.activations import activation_statistics, input_statistics
+from autoselect.diagnosis.activations import activation_statistics, cast_to_integers, input_statistics
 from autoselect.diagnosis.moments import Distances, Moments
 from autoselect.domain.findings import ActivationStatistics
 from autoselect.domain.tensors import TensorSpec
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
 
 @given(
@@ -147,6 +149,22 @@ def test_inputs_are_described_by_channel() -> None:
     assert image.maxima == pytest.approx(channels.max(axis=0))
     assert vector.means == pytest.approx((vectors.mean(),), abs=1e-6)
     assert len(vector.deviations) == 1
+
+
+def test_inputs_that_the_model_casts_are_no_quantities() -> None:
+    """Indices into an embedding come as floats from Keras; to normalise them would make other words of them."""
+
+    def call(letters: Any, kinds: Any, level: Any) -> Any:
+        tf = zoo.tf()
+        table = tf.constant(zoo.weights(9, 4))
+        words = tf.gather(table, tf.cast(tf.reshape(letters, (-1, 3)), tf.int32))
+        kind = tf.gather(table, tf.cast(kinds, tf.int32)) * tf.reshape(kinds, (-1, 3, 1))
+        return words + kind + tf.reshape(level, (-1, 3, 1))
+
+    graph = reader.read_graph(fb.parse(zoo.from_function(call, (1, 3, 1), (1, 3), (1, 3)).float_model))
+    assert len(graph.inputs) == 3
+    [found] = cast_to_integers(graph)
+    assert "x0" in found
 
 
 def test_inputs_are_found_by_tensor_name_too_and_left_out_when_missing() -> None:

@@ -187,8 +187,14 @@ def _apart(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> tuple[f
     shape = found[0].shape
     ways = dict.fromkeys((None, channels_last(wanted[0].ndim)))
     fitting = [way for way in ways if turned(wanted[0], way).shape == shape]
+    if not fitting and _without_ones(wanted[0].shape) == _without_ones(shape):  # A scalar that became (1, 1), say.
+        wanted, fitting = [one.reshape(shape) for one in wanted], [None]
     rated = [(_sqnr_db([turned(one, way) for one in wanted], found), way) for way in fitting]
     return max(rated, key=lambda row: row[0], default=(-math.inf, None))
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 def _sqnr_db(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> float:
