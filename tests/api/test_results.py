@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import autoselect
 from autoselect.domain.words import counted
+from autoselect.report.card import card_of
 
 LONGEST = 2 * 160
 """Characters of two lines of a notebook."""
@@ -109,6 +111,18 @@ def test_the_drop_is_told_against_the_reference(results: dict[str, Any]) -> None
     assert base.drop is None
     assert found.drop == pytest.approx(base.score - found.score)
     assert found.direction == "maximize"
+
+
+def test_a_card_has_the_hash_of_the_samples_that_were_split(finished: autoselect.Run, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(finished.directory, tmp_path / "run"), "manifest.json")
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    del manifest["hashes"]["heldout"]
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    for run, is_split in ((finished, False), (autoselect.load_run(path.parent), True)):
+        card, hashes = card_of(run, str(run.front["id"].iloc[0]), title="model"), run.manifest["hashes"]
+        (row,) = [line for line in card.splitlines() if line.startswith("| heldout")]
+        assert hashes["evaluation" if is_split else "heldout"] in row
+        assert ("parts of one set" in card) is is_split
 
 
 def test_a_card_lies_beside_the_model(finished: autoselect.Run, results: dict[str, Any], tmp_path: Path) -> None:
