@@ -25,7 +25,7 @@ What stands in parentheses is the built-in error that each is too, for code that
 ``RunFolderError`` have none: a file may be missing, unreadable or wrong.
 
 Two further exit codes are results, not errors: 10, a search that ended well but met no ``--max-…`` constraint, or a
-model that misses a limit of ``evaluate``, and 130, a search stopped by Ctrl-C (its folder can be resumed).
+model that misses a limit of ``evaluate``, and 130, a search stopped by Ctrl-C or SIGTERM (its folder can be resumed).
 
 Every message says what was expected, what came, and what to do.
 """

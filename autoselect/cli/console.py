@@ -30,6 +30,7 @@ from autoselect.cases.events import (
 from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally, clock
 from autoselect.domain.words import counted
 from autoselect.errors import EXIT_INTERRUPTED, AutoselectError, StorageError
+from autoselect.isolation.interrupts import ends_like_ctrl_c
 
 
 class Count(ProgressColumn):
@@ -66,10 +67,11 @@ def reported(*, debug: bool) -> Iterator[None]:
     """Turn what the body raises into a message on stderr and an exit code.
 
     Raises:
-        typer.Exit: With the exit code of the error's class, 130 for Ctrl-C, 1 for an unexpected exception.
+        typer.Exit: With the exit code of the error's class, 130 for Ctrl-C or SIGTERM, 1 for an unexpected exception.
     """
     try:
-        yield
+        with ends_like_ctrl_c():
+            yield
     except (typer.Exit, typer.BadParameter, BrokenPipeError):
         raise  # Typer tells of the first two; who reads our output has closed it, as `head` does, and it ends quietly.
     except AutoselectError as exc:

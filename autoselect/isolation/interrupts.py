@@ -1,4 +1,4 @@
-"""Ctrl-C, held back while what must not be cut in two is done."""
+"""Ctrl-C and SIGTERM: one thing, and held back while what must not be cut in two is done."""
 
 from __future__ import annotations
 
@@ -30,3 +30,21 @@ def held_back() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if came:
         before(signal.SIGINT, came[-1])
+
+
+@contextlib.contextmanager
+def ends_like_ctrl_c() -> Iterator[None]:
+    """Let a SIGTERM do what Ctrl-C does: ``timeout``, job queues and containers stop a command with one.
+
+    A handler that somebody else has set stays. Only the main thread of a process can set one.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    does_ctrl_c = is_main and callable(signal.getsignal(signal.SIGINT))  # A script may ignore it.
+    if not does_ctrl_c or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -690,6 +691,24 @@ def test_a_reader_that_has_gone_is_no_bug() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_sigterm_ends_a_search_in_order(tmp_path: Path) -> None:
+    """As ``timeout``, a job queue or a container stops it."""
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "autoselect", "demo", "--output", str(folder), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "trial" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        told, complaints = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert "leaked" not in complaints
+    assert told
+    assert autoselect.load_run(folder).status == "interrupted"
+    assert (folder / "report.html").exists()
 
 
 def test_a_terminal_that_lacks_a_character_shows_another() -> None:

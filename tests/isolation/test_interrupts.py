@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from autoselect.isolation.interrupts import held_back
+from autoselect.isolation.interrupts import ends_like_ctrl_c, held_back
 
 pytestmark = pytest.mark.usefixtures("interruptible")
 
@@ -70,3 +70,29 @@ def test_other_threads_have_nothing_to_hold_back() -> None:
     thread.start()
     thread.join()
     assert done == [signal.default_int_handler]
+
+
+def test_a_sigterm_ends_like_ctrl_c_and_is_held_back_like_it() -> None:
+    done = []
+
+    @held_back()
+    def work() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        done.append("all")
+
+    with pytest.raises(KeyboardInterrupt), ends_like_ctrl_c():
+        work()
+    assert done == ["all"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_where_a_script_ignores_either_a_sigterm_does_what_it_did(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
+    kept = signal.getsignal(signal.SIGTERM)
+    try:
+        with ends_like_ctrl_c():
+            assert signal.getsignal(signal.SIGTERM) is kept
+        assert signal.getsignal(signal.SIGTERM) is kept
+    finally:
+        signal.signal(number, before)
