@@ -19,9 +19,11 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ModelError, RecipeError
 from autoselect.quantize.building.build import Builder
+from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.quantize.preparing import converter
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.comparing import difference
 from autoselect.tflite.runner import Runner
 from autoselect.tflite.tflite_file import TfliteFile
 
@@ -172,6 +174,18 @@ def test_a_transposed_convolution_can_be_left_out() -> None:
     for node, other in (nodes, nodes[::-1]):
         built = prepared.builder.build(Recipe(denylisted_nodes=frozenset({node.name})))
         assert (built.kinds[node.name], built.kinds[other.name]) == ("hybrid", "integer")
+
+
+def test_a_convolution_with_computed_weights_is_float_since_litert_has_no_other() -> None:
+    def call(x: Any, kernels: Any) -> Any:
+        return tf().nn.conv2d(tf().tanh(x), tf().tanh(kernels), 1, "SAME")
+
+    prepared = zoo.from_function(call, (1, 8, 8, 4), (3, 3, 4, 8)).prepared
+    assert {node.op_type for node in prepared.nodes} <= {"TANH", "TRANSPOSE"}
+    built, floats = (prepared.builder.build(r).content for r in (Recipe(), Recipe(denylisted_nodes=frozenset({"*"}))))
+    assert difference(floats, built, prepared.fed()) < 0.1
+    table = layer_table(prepared.calibrated, prepared.nodes, prepared.fed(), kit=prepared.kit)
+    assert all(row is not None for row in table.statistics)
 
 
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])
