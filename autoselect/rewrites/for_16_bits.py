@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import HELPER
 from autoselect.rewrites import names
-from autoselect.rewrites.for_quantizer import NEAR_MASKS
+from autoselect.rewrites.for_quantizer import NEAR_MASKS, without_integer_kernel
 from autoselect.rewrites.names import NameMap
 from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops
 from autoselect.tflite import editing
@@ -38,7 +38,9 @@ _HEADROOM = 2.0
 def _spoilt(model: fb.Model) -> list[fb.Operator]:
     """Ops of the types above, those that compute from integers alone, and those at values without a range.
 
-    The quantizer wants a range of all that they read and write.
+    The quantizer wants a range of all that they read and write. And it gives what a pad writes the steps of what that
+    reads, in which the number that it pads with may have no place; LiteRT's kernels of convolutions take computed
+    weights of 16 bits for weights of 8.
     """
     graph = model.subgraphs[0]
     computed = fb.computed(graph)
@@ -49,10 +51,12 @@ def _spoilt(model: fb.Model) -> list[fb.Operator]:
         types = {graph.tensors[t].type for t in map(int, op.inputs) if t in computed}
         return bool(types) and schema.TensorType.FLOAT32 not in types
 
+    beyond = {id(op) for op in _pads_beyond(model)} | {id(graph.operators[i]) for i in without_integer_kernel(model)}
     return [
         op
         for op in graph.operators
         if fb.op_type(model, op) in _SPOILT
+        or id(op) in beyond
         or reads_integers_alone(op)
         or not endless.isdisjoint([*fb.indices(op.inputs), *fb.indices(op.outputs)])
     ]
@@ -65,6 +69,20 @@ def _range_pads(model: fb.Model) -> list[fb.Operator]:
     for op in pads:
         tensors[op.outputs[0]].quantization = copy(tensors[op.inputs[0]].quantization)
     return pads
+
+
+def _pads_beyond(model: fb.Model) -> list[fb.Operator]:
+    """Pads with a number that the range of what they read does not reach, unless it is there to be no maximum."""
+    view, found = GraphView(model), list[fb.Operator]()
+    for op in view.typed("PADV2"):
+        read, written = (range_of(view.tensor(int(row[0]))) for row in (op.inputs, op.outputs))
+        readers = view.readers(int(op.outputs[0]))
+        is_below_maxima = bool(readers) and all(view.type_of(reader) == "MAX_POOL_2D" for reader in readers)
+        if read is None or written is None or (is_below_maxima and written[1] <= read[1]):
+            continue
+        if max(map(abs, written)) > max(map(abs, read)):
+            found.append(op)
+    return found
 
 
 def _near_limits(model: fb.Model) -> list[fb.Tensor]:

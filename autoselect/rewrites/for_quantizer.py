@@ -23,6 +23,7 @@ from autoselect.rewrites import names
 from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops, rewritten
 from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite.operands import CONVOLUTIONS
 from autoselect.tflite.tflite_file import TfliteFile
 
 _OPERANDS = {"SELECT": (1, 2), "SELECT_V2": (1, 2), "ADD": (0, 1)}
@@ -160,6 +161,25 @@ STANDS_IN = {"ELU": "GELU"}
 def stood_in_for(model: fb.Model) -> list[int]:
     """Places of the main graph's ops that another one has to stand in for."""
     return [i for i, op in enumerate(model.subgraphs[0].operators) if fb.op_type(model, op) in STANDS_IN]
+
+
+def without_integer_kernel(model: fb.Model) -> list[int]:
+    """Places of the main graph's ops that the quantizer makes integer, and that LiteRT then refuses to run.
+
+    The integer kernels of convolutions want weights around a zero point of 0, which computed ones have not, that of an
+    SVDF writes its output through a RELU, and a UNIDIRECTIONAL_SEQUENCE_RNN has none.
+    """
+    tensors = model.subgraphs[0].tensors
+
+    def is_refused(op: fb.Operator) -> bool:
+        op_type = fb.op_type(model, op)
+        if op_type == "SVDF":
+            function = getattr(op.builtinOptions, "fusedActivationFunction", None)
+            return bool(function != schema.ActivationFunctionType.RELU)
+        has_computed_weights = op_type in CONVOLUTIONS and not fb.is_constant(model, tensors[op.inputs[1]])
+        return has_computed_weights or op_type == "UNIDIRECTIONAL_SEQUENCE_RNN"
+
+    return [i for i, op in enumerate(model.subgraphs[0].operators) if is_refused(op)]
 
 
 def without_stand_ins(model: fb.Model, places: Collection[int]) -> None:

@@ -225,13 +225,18 @@ def unshare_operands(model: fb.Model) -> None:
 def _unshared(
     graph: fb.SubGraph, op: fb.Operator, written: set[int], taken: set[int]
 ) -> Iterator[tuple[int, fb.Tensor]]:
-    """Position and tensor of each constant and variable that an op reads; a copy of a constant that is taken."""
+    """Position and tensor of each constant and variable that an op reads; a copy of a constant that is taken.
+
+    The copy has scales of its own, so that a repair of one op's weights leaves those of another as they are.
+    """
     op.inputs = np.array(op.inputs, dtype=np.int32)
     for position, index in enumerate(map(int, op.inputs)):
         if index < 0 or index in written:
             continue
         if index in taken and not graph.tensors[index].isVariable:
-            graph.tensors.append(copy(graph.tensors[index]))
+            twin = copy(graph.tensors[index])
+            twin.quantization = copy(twin.quantization)
+            graph.tensors.append(twin)
             op.inputs[position] = len(graph.tensors) - 1
         taken.add(index)
         yield position, graph.tensors[op.inputs[position]]

@@ -89,7 +89,7 @@ def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
     source, axis, rank = int(op.inputs[0]), tensors[op.inputs[2]], len(fb.shape_of(tensors[op.inputs[0]]))
     if not rank or not fb.is_constant(model, tensors[op.inputs[1]]) or not fb.is_constant(model, axis):
         return []
-    at, start, found = int(fb.constant_values(model, axis)) % rank, 0, []
+    at, start, found = int(fb.constant_values(model, axis).item()) % rank, 0, []
     if any(-1 in fb.indices(tensors[i].shapeSignature)[at : at + 1] for i in map(int, op.outputs)):
         return []
     for output in map(int, op.outputs):
@@ -112,7 +112,7 @@ def _compared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
         return []
     rank, dtype = len(fb.shape_of(tensors[output])), fb.TENSOR_DTYPES[tensors[source].type]
     at = op.builtinOptions.axis % rank
-    places = np.arange(int(fb.constant_values(model, tensors[depth])), dtype=dtype)
+    places = np.arange(int(fb.constant_values(model, tensors[depth]).item()), dtype=dtype)
     added = [
         editing.add_constant(model, f"{fb.tensor_name(tensors[output])}/{name}", constant)
         for name, constant in (("axis", np.array(at, np.int32)), ("places", places.reshape(-1, *[1] * (rank - 1 - at))))

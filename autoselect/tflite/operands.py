@@ -29,6 +29,9 @@ WEIGHTED: Mapping[str, Operands] = {
 }
 """By op type. A fused recurrent op has gates with several, and BATCH_MATMUL no bias."""
 
+CONVOLUTIONS = frozenset(WEIGHTED) - {"FULLY_CONNECTED"}
+"""Op types whose integer kernels take weights around a zero point of 0 alone."""
+
 WEIGHTS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(WEIGHTED, (1,)),
     "CONV_3D": (1,),

@@ -6,12 +6,14 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import zoo
+from ai_edge_litert import schema_py_generated as schema
 from reviewing import Reviewed
 from zoo import tf
 
@@ -19,9 +21,11 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, ModelError, RecipeError
 from autoselect.quantize.building.build import Builder
+from autoselect.quantize.diagnosing.statistics import layer_table
 from autoselect.quantize.preparing import converter
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
+from autoselect.tflite.comparing import difference
 from autoselect.tflite.runner import Runner
 from autoselect.tflite.tflite_file import TfliteFile
 
@@ -172,6 +176,46 @@ def test_a_transposed_convolution_can_be_left_out() -> None:
     for node, other in (nodes, nodes[::-1]):
         built = prepared.builder.build(Recipe(denylisted_nodes=frozenset({node.name})))
         assert (built.kinds[node.name], built.kinds[other.name]) == ("hybrid", "integer")
+
+
+def test_a_convolution_with_computed_weights_is_float_since_litert_has_no_other() -> None:
+    def call(x: Any, kernels: Any) -> Any:
+        return tf().nn.conv2d(tf().tanh(x), tf().tanh(kernels), 1, "SAME")
+
+    prepared = zoo.from_function(call, (1, 8, 8, 4), (3, 3, 4, 8)).prepared
+    assert {node.op_type for node in prepared.nodes} <= {"TANH", "TRANSPOSE"}
+    built, floats = (prepared.builder.build(r).content for r in (Recipe(), Recipe(denylisted_nodes=frozenset({"*"}))))
+    assert difference(floats, built, prepared.fed()) < 0.1
+    table = layer_table(prepared.calibrated, prepared.nodes, prepared.fed(), kit=prepared.kit)
+    assert all(row is not None for row in table.statistics)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "shape", "rows"),
+    [("SVDF", (1, 8), [(8, 8), (8, 4), (8,)]), ("UNIDIRECTIONAL_SEQUENCE_RNN", (1, 4, 8), [(8, 8), (8, 8), (8,)])],
+)
+def test_a_recurrent_op_without_an_integer_kernel_is_float(
+    op_type: str, shape: tuple[int, ...], rows: list[tuple[int, ...]]
+) -> None:
+    content = zoo.from_function(lambda x: tf().matmul(tf().tanh(x), zoo.weights(8, 8)), shape).float_model
+    model = fb.parse(content)
+    graph = model.subgraphs[0]
+    tanh, *others = graph.operators
+    constants = [editing.add_constant(model, f"row{i}", zoo.weights(*row, seed=i)) for i, row in enumerate(rows)]
+    graph.tensors.append(copy(graph.tensors[tanh.inputs[0]]))
+    state = graph.tensors[-1]
+    size = int(np.prod(rows[1])) if op_type == "SVDF" else 8
+    state.name, state.shape, state.isVariable = b"state", np.array([1, size], np.int32), True
+    inputs = [int(tanh.inputs[0]), *constants, len(graph.tensors) - 1]
+    op = editing.new_op(model, op_type, inputs, int(tanh.outputs[0]))
+    kind = {"SVDF": "SVDFOptions"}.get(op_type, "SequenceRNNOptions")
+    op.builtinOptionsType, op.builtinOptions = getattr(schema.BuiltinOptions, kind), getattr(schema, f"{kind}T")()
+    if op_type == "SVDF":
+        op.builtinOptions.rank = 1
+    graph.operators = [op, *others]
+    prepared = zoo.prepare(fb.serialise(model))
+    assert op_type not in {node.op_type for node in prepared.nodes}
+    assert Runner(prepared.builder.build(Recipe()).content)(prepared.fed()[0])
 
 
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])

@@ -15,8 +15,8 @@ from zoo import tf
 
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building.dynamic_range import quantize_weights
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 ALL_DENIED = frozenset({"*"})
@@ -212,6 +212,21 @@ def test_an_lstm_with_one_small_weight_matrix_stays_float(features: int, units: 
     source = zoo.from_keras(zoo.randomise(tf_keras.Sequential(layers)))
     found = assert_equals_tensorflows(source, all_denied(source))
     assert [o["kind"] for o in found if o["op_type"] == "UNIDIRECTIONAL_SEQUENCE_LSTM"] == ["float"]
+
+
+def test_an_lstm_whose_gates_read_the_state_of_its_cell_stays_float() -> None:
+    import tf_keras
+
+    layers = [tf_keras.Input((3, 32)), tf_keras.layers.LSTM(32)]
+    model = fb.parse(zoo.from_keras(zoo.randomise(tf_keras.Sequential(layers))).float_model)
+    [op] = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "UNIDIRECTIONAL_SEQUENCE_LSTM"]
+    op.inputs = np.array(op.inputs)
+    op.inputs[9:12] = [editing.add_constant(model, f"peephole{i}", zoo.weights(32, seed=i)) for i in range(3)]
+    prepared = zoo.prepare(fb.serialise(model))
+    built = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"})))
+    kinds = {node.op_type: built.kinds[node.name] for node in prepared.nodes}
+    assert kinds["UNIDIRECTIONAL_SEQUENCE_LSTM"] == "float"
+    assert all(np.isfinite(value).all() for value in Runner(built.content)(prepared.fed()[0]).values())
 
 
 def test_a_looked_up_table_stays_float() -> None:

@@ -223,3 +223,16 @@ def test_levels_of_a_float_node_change_nothing_and_count_as_nothing() -> None:
 def test_a_node_that_the_model_does_not_have_is_refused() -> None:
     with pytest.raises(RecipeError, match="'nowhere'"):
         layers().builder.build(Recipe(repairs=("levels-4:nowhere",)))
+
+
+def test_layers_that_share_their_weights_have_each_the_levels_and_scales_of_one_alone() -> None:
+    prepared = zoo.shared_weights().prepared
+    built = prepared.builder.build(Recipe(repairs=("levels-5",)))
+    model, float_model = fb.parse(built.content), fb.parse(prepared.calibrated.content)
+    first, *others = [
+        dequantized(model, model.subgraphs[0].tensors[op.inputs[1]])
+        for _, op in quantized_ops(model, float_model, built.places)
+    ]
+    assert len(others) == 2
+    for values in others:
+        np.testing.assert_array_equal(values, first)

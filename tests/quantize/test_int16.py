@@ -88,6 +88,31 @@ def padded() -> zoo.Prepared:
 
 
 @functools.cache
+def padded_far() -> zoo.Prepared:
+    """A pad of a number that no other value reaches, and a choice of the model's input itself."""
+    first, second = zoo.weights(3, 3, 3, 8), zoo.weights(3, 3, 8, 8, seed=1)
+
+    def call(x: Any) -> Any:
+        a = tf().nn.relu(tf().nn.conv2d(x, first, 1, "SAME"))
+        b = tf().pad(a, [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=5.0)
+        return tf().nn.conv2d(b, second, 1, "VALID"), tf().argmax(x, -1)
+
+    return zoo.from_function(call, (1, 8, 8, 3)).prepared
+
+
+@functools.cache
+def computed_weights() -> zoo.Prepared:
+    """A convolution whose weights another layer computes, as trackers have it."""
+    first, second = zoo.weights(3, 3, 3, 8), zoo.weights(3, 3, 3, 8, seed=1)
+
+    def call(x: Any, template: Any) -> Any:
+        kernels = tf().transpose(tf().nn.conv2d(template, second, 1, "VALID"), [1, 2, 3, 0])
+        return tf().nn.relu(tf().nn.conv2d(tf().nn.relu(tf().nn.conv2d(x, first, 1, "SAME")), kernels, 1, "VALID"))
+
+    return zoo.from_function(call, (1, 8, 8, 3), (4, 5, 5, 3)).prepared
+
+
+@functools.cache
 def endless() -> zoo.Prepared:
     """The logarithm of a zero, which is taken out again, between layers."""
 
@@ -125,6 +150,8 @@ def masked() -> zoo.Prepared:
 MODELS = [
     pytest.param(chosen, {"GREATER", "SELECT"}, id="choice"),
     pytest.param(padded, set(), id="padded"),
+    pytest.param(padded_far, {"PADV2", "ARG_MAX"}, id="padded with a far number"),
+    pytest.param(computed_weights, set(), id="computed weights"),
     pytest.param(endless, {"GREATER", "SELECT_V2"}, id="values without an end"),
     pytest.param(composed, set(), id="composed"),
     pytest.param(lambda: zoo.cnn().prepared, set(), id="CNN"),
@@ -248,7 +275,7 @@ def test_what_is_composed_is_close_to_float_and_has_the_names_of_its_op() -> Non
         assert 10.0 * np.log10(noise) < (-35.0 if node.op_type in WEIGHTED else -60.0), node.name
 
 
-@pytest.mark.parametrize("make", [chosen, padded, endless])
+@pytest.mark.parametrize("make", [chosen, padded, padded_far, computed_weights, endless])
 def test_what_the_quantizer_leaves_undone_is_near_to_float(make: Callable[[], zoo.Prepared]) -> None:
     prepared = make()
     everything = frozenset({"*"})

@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,29 @@ def test_parts_of_several_lengths_are_cut_out_one_by_one() -> None:
     assert sum(op.op_type == "SLICE" for op in built.graph.ops) == 2
     alone = next(node.name for node in prepared.nodes if node.op_type == "SLICE")
     assert prepared.builder.build(Recipe(denylisted_nodes=frozenset({alone}), fallback="float")).kinds[alone] == "float"
+
+
+@pytest.mark.parametrize("op_type", ["SPLIT_V", "ONE_HOT"])
+def test_an_axis_or_a_depth_may_be_a_list_of_one_number(op_type: str) -> None:
+    """LiteRT takes any shape of one element; TensorFlow's converter writes a scalar."""
+
+    def call(x: Any) -> Any:
+        hot = tf().one_hot(tf().argmax(x, axis=-1), 5) * tf().reduce_sum(x)
+        return [part * 2.0 for part in tf().split(hot, [2, 3], axis=-1)]
+
+    model = fb.parse(zoo.from_function(call, (2, 4)).float_model)
+    [op] = [op for op in model.subgraphs[0].operators if fb.op_type(model, op) == op_type]
+    number = copy(model.subgraphs[0].tensors[op.inputs[2 if op_type == "SPLIT_V" else 1]])
+    assert fb.shape_of(number) == ()
+    number.shape = np.array([1], np.int32)
+    model.subgraphs[0].tensors.append(number)
+    op.inputs = np.array(op.inputs)
+    op.inputs[2 if op_type == "SPLIT_V" else 1] = len(model.subgraphs[0].tensors) - 1
+    content = fb.serialise(model)
+    found = normalise(content)
+    assert {before for before, _ in found.respelled} == {"SPLIT_V", "ONE_HOT"}
+    [key] = (spec.key for spec in reader.input_specs(model))
+    assert difference(content, found.content, [{key: sample[0]} for sample in zoo.random_samples(content)]) == 0.0
 
 
 def test_a_sum_of_several_is_added_up_one_by_one() -> None:

@@ -127,6 +127,17 @@ def test_few_samples_change_nothing(reviewed: Reviewed) -> None:
     reviewed("too few samples to round by", {reasons[NAME] for reasons in rounded.skipped.values() if reasons})
 
 
+def test_weights_that_are_as_good_as_zero_have_scales_that_kernels_take() -> None:
+    """Weight decay brings the weights of a channel that nobody needs down to numbers of few digits."""
+    matrix, added = zoo.weights(32, 64) * np.float32(1e-39), zoo.weights(64)
+    content = zoo.from_function(lambda x: tf().nn.relu(tf().matmul(x, matrix) + added), (1, 32)).float_model
+    prepared = zoo.prepare(content, zoo.random_samples(content, 2 * JUDGED_EVERY))
+    built = prepared.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), repairs=("bias", "levels-5")))
+    tensors = fb.parse(built.content).subgraphs[0].tensors
+    assert min(min(fb.scales(tensor), default=1.0) for tensor in tensors) > np.finfo(np.float32).tiny
+    assert Runner(built.content)(prepared.fed()[0])
+
+
 def test_weights_of_several_ops_keep_their_levels(reviewed: Reviewed) -> None:
     content = zoo.shared_weights().float_model
     prepared = zoo.prepare(content, zoo.random_samples(content, 10))

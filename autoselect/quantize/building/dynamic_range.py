@@ -47,6 +47,9 @@ HYBRID_KERNELS: dict[str, HybridKernel] = {
 }
 _GROUPED_CONV_VERSION = 6
 
+_PEEPHOLES = slice(9, 12)
+"""Of a UNIDIRECTIONAL_SEQUENCE_LSTM, the operands that are weights of the cell's state."""
+
 
 def make_hybrid(built: Built, _kit: RepairKit) -> None:
     """Pass: turn the float ops of the main subgraph into hybrid ones.
@@ -86,6 +89,8 @@ def _obstacle(model: fb.Model, op: fb.Operator) -> str:
         return f"weights of fewer than {min_weight_elements:,} elements stay float"
     if not all(np.isfinite(fb.constant_values(model, t)).all() for t in tensors):
         return "a weight of it is not a finite number"
+    if fb.op_type(model, op) == "UNIDIRECTIONAL_SEQUENCE_LSTM" and max(fb.indices(op.inputs)[_PEEPHOLES]) >= 0:
+        return "no hybrid kernel takes float weights of its cell's state"
     return ""
 
 

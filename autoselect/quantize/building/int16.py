@@ -166,12 +166,18 @@ def why_not(whole: Built, index: int, op_type: str, activations: Container[int])
 
 
 def is_wide(model: fb.Model, op: fb.Operator, activations: Container[int]) -> bool:
-    """Whether an op of the 16-bit build reads and writes 16-bit integers, and reads none but these activations."""
+    """Whether an op of the 16-bit build reads and writes 16-bit integers, and reads none but these activations.
+
+    What reads them and writes no numbers that are quantized is none: the quantizer has such an op read an input of the
+    model in 16 bits whether there is a kernel or not, and what there is takes the levels for the values.
+    """
     graph = model.subgraphs[0]
     read = [int(t) for t in op.inputs if t >= 0 and not fb.is_constant(model, graph.tensors[t])]
-    tensors = [graph.tensors[t] for t in (*read, *map(int, op.outputs))]
-    numbers = [t for t in tensors if fb.TENSOR_DTYPES[t.type] in reader.FLOAT_DTYPES | reader.QUANTIZED_DTYPES]
-    return bool(numbers) and all(t in activations for t in read) and all(map(_is_plain_int16, numbers))
+    numbers, written = (
+        [t for t in tensors if fb.TENSOR_DTYPES[t.type] in reader.FLOAT_DTYPES | reader.QUANTIZED_DTYPES]
+        for tensors in ([graph.tensors[t] for t in row] for row in (read, fb.indices(op.outputs)))
+    )
+    return bool(written) and all(t in activations for t in read) and all(map(_is_plain_int16, [*numbers, *written]))
 
 
 def _is_plain_int16(tensor: fb.Tensor) -> bool:

@@ -23,7 +23,13 @@ from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
 from autoselect.rewrites import names
 from autoselect.rewrites.for_16_bits import for_16_bits
-from autoselect.rewrites.for_quantizer import FOR_QUANTIZER, read_integers, stood_in_for, without_stand_ins
+from autoselect.rewrites.for_quantizer import (
+    FOR_QUANTIZER,
+    read_integers,
+    stood_in_for,
+    without_integer_kernel,
+    without_stand_ins,
+)
 from autoselect.rewrites.rewriting import rewritten
 from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
@@ -144,7 +150,8 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
     def made() -> bytes:
         places, plain = stood_in_for(kit.float_model(recipe.repairs)), Recipe(per_channel=recipe.per_channel)
         source = rewritten(calibrated.file, FOR_QUANTIZER)
-        built = read_integers(converter.quantize(source, denylisted=(), recipe=plain), source.model)
+        denied = [names.canonical_name(place) for place in without_integer_kernel(source.model)]
+        built = read_integers(converter.quantize(source, denylisted=denied, recipe=plain), source.model)
         if not places and len(reader.read_interface(built.content).outputs) == len(calibrated.names.outputs):
             return built.content
         model = built.taken()

@@ -21,7 +21,7 @@ from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.repairing.repairs import RepairKit
 from autoselect.rewrites import names
-from autoselect.rewrites.for_quantizer import NEAR_MASKS
+from autoselect.rewrites.for_quantizer import NEAR_MASKS, without_integer_kernel
 from autoselect.rewrites.rewriting import rewritten
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -91,10 +91,10 @@ def plan(
     kit = RepairKit(calibrated) if kit is None else kit
     debug, verified = None, list[Place]()
     if not recipe.repairs and calibrated.integer is None:
-        denied = left_out(recipe, nodes).nodes
+        denied, refused = left_out(recipe, nodes).nodes, without_integer_kernel(calibrated.file.model)
         debug = converter.quantize(
             rewritten(calibrated.file, (NEAR_MASKS,)),
-            denylisted=[names.canonical_name(i) for i in sorted(denied)],
+            denylisted=[names.canonical_name(i) for i in sorted({*denied, *refused})],
             recipe=recipe,
             verify="model" if whole_model else "layer",
         )

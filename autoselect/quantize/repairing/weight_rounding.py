@@ -120,7 +120,10 @@ class _Layer:
             return [self.scales]
         others = () if self.axis is None else tuple(i for i in range(len(self.shape)) if i != self.axis)
         largest = np.abs(self.values).max(axis=others or None) / self.top
-        whole = np.where(largest > 0.0, largest, self.scales).astype(np.float32).reshape(self.scales.shape)
+        # Where all weights are as good as zero the quantizer's scale is far above them, and one of theirs no number
+        # that kernels take.
+        own = self.scales.reshape(largest.shape)
+        whole = np.where(largest > own / 2.0, largest, own).astype(np.float32).reshape(self.scales.shape)
         counts = self.ungrouped(np.broadcast_to(power[:, None, :], self.grouped(self.values).shape))
         return [self.scales, whole, rounded(self.values, whole, self.axis, self.top, counts)[1]]
 
