@@ -22,8 +22,10 @@ from autoselect.tflite.tflite_file import TfliteFile
 def choose(model: fb.Model, key: str | None) -> None:
     """Make the subgraph of a signature the main one and drop what it does not reach, in place.
 
+    Without signatures the first subgraph is the main one.
+
     Args:
-        model: Changed where the signature's subgraph is not the main one already.
+        model: Changed where the signature's subgraph is not the main one already, or does not reach all others.
         key: Of the signature; None for the only one.
 
     Raises:
@@ -36,6 +38,7 @@ def choose(model: fb.Model, key: str | None) -> None:
     if key is not None and key not in keys:
         raise UsageError(unknown(key, tuple(keys)))
     if not keys:
+        make_main(model, 0)
         return
     taken = key if key is not None else next(iter(keys))
     make_main(model, keys[taken])
@@ -132,8 +135,9 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     model = fb.parse(content)
     _refuse_damaged(model, len(content))
     was_odd = shapes.spell_out(model)
-    first, signed = model.subgraphs[0], len(model.signatureDefs or [])
+    first, held, signed = model.subgraphs[0], len(model.subgraphs), len(model.signatureDefs or [])
     choose(model, wishes.signature)
+    is_cut = len(model.subgraphs) < held or len(model.signatureDefs or []) < signed
     _refuse_quantized(model)
     _refuse_flex(model)
     done = rewrite(model, TAKEN_IN)
@@ -141,8 +145,8 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     _refuse_unfed(model, len(content))
     loops = _control_flow(model)
     settled, told = _settled(model, wishes)
-    is_changed = was_odd or settled is not None or bool(done.found or loops) or model.subgraphs[0] is not first
-    is_changed |= len(model.signatureDefs or []) < signed
+    is_changed = was_odd or is_cut or settled is not None or bool(done.found or loops)
+    is_changed |= model.subgraphs[0] is not first
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
         notes=(*done.notes, *loops, *told),

@@ -42,6 +42,20 @@ def test_other_metadata_stay() -> None:
     assert tflite_files.from_bytes(plain).content is plain
 
 
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_a_subgraph_that_nothing_runs_is_dropped(is_signed: bool) -> None:
+    """LiteRT runs such a file; TensorFlow's calibrator refuses it."""
+    model = fb.parse(zoo.cnn().float_model)
+    model.signatureDefs = model.signatureDefs if is_signed else None
+    unread = schema.SubGraphT()
+    unread.tensors, unread.operators, unread.name = [], [], b"left over"
+    unread.inputs = unread.outputs = np.zeros(0, np.int32)
+    model.subgraphs.append(unread)
+    content = tflite_files.from_bytes(fb.serialise(model)).content
+    assert len(fb.parse(content).subgraphs) == 1
+    assert set(zoo.prepare(content).builder.build(Recipe()).kinds.values()) == {"integer"}
+
+
 def without_ops(model: fb.Model) -> None:
     graph = model.subgraphs[0]
     graph.operators, model.operatorCodes, graph.outputs = [], [], graph.inputs
