@@ -26,9 +26,9 @@ from autoselect.data.representative import representative_samples
 from autoselect.errors import ModelError, PreparationError, UsageError
 from autoselect.isolation.pool import WorkerPool
 from autoselect.sources.converters import converter
-from autoselect.sources.converters.proof import EQUAL, _apart
 from autoselect.sources.converters.kinds import kind_of
 from autoselect.sources.converters.live import saved
+from autoselect.sources.converters.proof import EQUAL, _apart
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import FreeSizes, Wishes, wishes_of
 from autoselect.tflite import editing, reader

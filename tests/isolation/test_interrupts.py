@@ -100,10 +100,15 @@ def test_a_sigterm_ends_what_ctrl_c_does_not() -> None:
     """A shell script starts a background command with Ctrl-C ignored, and stops it with ``kill``."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     done = []
+
+    @held_back()
+    def work() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        done.append("all")
+
     try:
-        with pytest.raises(KeyboardInterrupt), ends_like_ctrl_c(), held_back():
-            signal.raise_signal(signal.SIGTERM)
-            done.append("all")
+        with pytest.raises(KeyboardInterrupt), ends_like_ctrl_c():
+            work()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
