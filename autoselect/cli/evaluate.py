@@ -107,7 +107,7 @@ def evaluate(
 
 
 def _fields(found: Mapping[str, Any]) -> dict[str, str]:
-    from autoselect.report.tables.frames import format_score, format_size
+    from autoselect.report.tables.frames import format_penalty, format_score, format_size
 
     low, high = (format_score(found.get(end), scale=found["score"]) for end in ("low", "high"))
     lost = found.get("drop")
@@ -122,7 +122,7 @@ def _fields(found: Mapping[str, Any]) -> dict[str, str]:
         return fields
     return {
         **fields,
-        "penalty": format_score(found["penalty"]),
+        "penalty": format_penalty(found["penalty"]),
         "integer segments": str(found["segments"]),
         "float ops": str(found["float_ops"]),
         "bytes between integer and float": str(found["crossing_bytes"]),

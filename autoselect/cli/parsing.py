@@ -73,7 +73,7 @@ def _refuse_doubles(arguments: list[str], parameters: list[Any]) -> None:
             continue
         if not option.multiple and given.setdefault(option.name, value) != value:
             raise typer.BadParameter(
-                f"It is given twice, as {given[option.name]!r} and {value!r}, and takes one value. Give it once; where "
+                f"It is given twice, as {given[option.name]!r} and {value!r}, and takes one value. Give it once; if "
                 "it may name several things, put commas between them.",
                 param=option,
                 param_hint=f"'{name}'",
@@ -109,7 +109,8 @@ class Command(TyperCommand):
         """Parse the arguments; what follows a lone ``--`` is no option."""
         end = args.index("--") if "--" in args else len(args)
         own = [renamed(one) for one in args[:end]]
-        _refuse_doubles(own, self.get_params(ctx))
+        if not ctx.resilient_parsing:  # A shell that completes a line wants no refusal of it.
+            _refuse_doubles(own, self.get_params(ctx))
         try:
             return super().parse_args(ctx, [*own, *args[end:]])
         except typer.BadParameter as exc:

@@ -76,8 +76,9 @@ def _pads_beyond(model: fb.Model) -> list[fb.Operator]:
     view, found = GraphView(model), list[fb.Operator]()
     for op in view.typed("PADV2"):
         read, written = (range_of(view.tensor(int(row[0]))) for row in (op.inputs, op.outputs))
-        readers = view.readers(int(op.outputs[0]))
-        is_below_maxima = bool(readers) and all(view.type_of(reader) == "MAX_POOL_2D" for reader in readers)
+        output = int(op.outputs[0])
+        types = {view.type_of(reader) for reader in view.readers(output)}
+        is_below_maxima = types == {"MAX_POOL_2D"} and not view.is_output(output)
         if read is None or written is None or (is_below_maxima and written[1] <= read[1]):
             continue
         if max(map(abs, written)) > max(map(abs, read)):

@@ -28,6 +28,7 @@ from autoselect.isolation.pool import WorkerPool
 from autoselect.sources.converters import converter
 from autoselect.sources.converters.kinds import kind_of
 from autoselect.sources.converters.live import saved
+from autoselect.sources.converters.proof import EQUAL, _apart
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import FreeSizes, Wishes, wishes_of
 from autoselect.tflite import editing, reader
@@ -262,6 +263,13 @@ def test_an_output_may_have_other_axes_of_one(home: Home, load: Load) -> None:
     found = load(calibration={"left": np.linspace(-2.0, 3.0, 30, dtype=np.float32).reshape(5, 6)})
     assert found.notes[0].endswith("at 'one'.")
     assert len(found.notes) == 2
+
+
+def test_axes_of_one_may_differ_in_outputs_whose_sizes_differ_by_sample() -> None:
+    """As of detectors that write as many boxes as they find."""
+    rows = [np.ones(count, np.float32) for count in (3, 5)]
+    assert _apart([row[None] for row in rows], rows)[0] == EQUAL
+    assert _apart([rows[0][None], rows[0][None]], rows)[0] == -np.inf
 
 
 def test_what_was_converted_is_not_converted_again(home: Home, load: Load) -> None:

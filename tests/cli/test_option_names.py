@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from autoselect.cases.declared import declared
@@ -70,6 +72,16 @@ def test_an_option_of_one_value_is_given_once(arguments: list[str], refused: str
     done = CliRunner().invoke(app, ["search", "none.tflite", *arguments], terminal_width=300)
     assert ("given twice" in done.stderr) == (refused is not None)
     assert refused is None or (done.exit_code, f"'{refused}'" in done.stderr) == (2, True)
+
+
+def test_a_line_that_a_shell_completes_is_not_refused() -> None:
+    command = get_command(app)
+    with command.make_context("autoselect", ["search"], resilient_parsing=True) as context:
+        arguments = ["none.tflite", "--target", "tflm", "--target", "litert-cpu"]
+        search = command.get_command(context, "search")
+        search.make_context("search", arguments, parent=context, resilient_parsing=True)
+        with pytest.raises(typer.BadParameter):
+            search.make_context("search", arguments, parent=context)
 
 
 def test_after_two_dashes_nothing_is_an_option() -> None:

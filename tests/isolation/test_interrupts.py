@@ -86,13 +86,30 @@ def test_a_sigterm_ends_like_ctrl_c_and_is_held_back_like_it() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_where_a_script_ignores_either_a_sigterm_does_what_it_did(number: signal.Signals) -> None:
-    before = signal.signal(number, signal.SIG_IGN)
-    kept = signal.getsignal(signal.SIGTERM)
+def test_a_sigterm_that_a_script_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         with ends_like_ctrl_c():
-            assert signal.getsignal(signal.SIGTERM) is kept
-        assert signal.getsignal(signal.SIGTERM) is kept
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
-        signal.signal(number, before)
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_sigterm_ends_what_ctrl_c_does_not() -> None:
+    """A shell script starts a background command with Ctrl-C ignored, and stops it with ``kill``."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    done = []
+
+    @held_back()
+    def work() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        done.append("all")
+
+    try:
+        with pytest.raises(KeyboardInterrupt), ends_like_ctrl_c():
+            work()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done == ["all"]

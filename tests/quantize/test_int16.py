@@ -101,6 +101,18 @@ def padded_far() -> zoo.Prepared:
 
 
 @functools.cache
+def padded_far_for_all() -> zoo.Prepared:
+    """A pad far below all values before a MAX_POOL_2D, which is an output of the model as well."""
+    first = zoo.weights(3, 3, 3, 8)
+
+    def call(x: Any) -> Any:
+        below = tf().pad(tf().nn.conv2d(x, first, 1, "SAME"), [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=-50.0)
+        return below, tf().nn.max_pool2d(below, 2, 1, "VALID")
+
+    return zoo.from_function(call, (1, 8, 8, 3)).prepared
+
+
+@functools.cache
 def computed_weights() -> zoo.Prepared:
     """A convolution whose weights another layer computes, as trackers have it."""
     first, second = zoo.weights(3, 3, 3, 8), zoo.weights(3, 3, 3, 8, seed=1)
@@ -151,6 +163,7 @@ MODELS = [
     pytest.param(chosen, {"GREATER", "SELECT"}, id="choice"),
     pytest.param(padded, set(), id="padded"),
     pytest.param(padded_far, {"PADV2", "ARG_MAX"}, id="padded with a far number"),
+    pytest.param(padded_far_for_all, {"PADV2"}, id="an output padded with a far number"),
     pytest.param(computed_weights, set(), id="computed weights"),
     pytest.param(endless, {"GREATER", "SELECT_V2"}, id="values without an end"),
     pytest.param(composed, set(), id="composed"),
@@ -275,7 +288,7 @@ def test_what_is_composed_is_close_to_float_and_has_the_names_of_its_op() -> Non
         assert 10.0 * np.log10(noise) < (-35.0 if node.op_type in WEIGHTED else -60.0), node.name
 
 
-@pytest.mark.parametrize("make", [chosen, padded, padded_far, computed_weights, endless])
+@pytest.mark.parametrize("make", [chosen, padded, padded_far, padded_far_for_all, computed_weights, endless])
 def test_what_the_quantizer_leaves_undone_is_near_to_float(make: Callable[[], zoo.Prepared]) -> None:
     prepared = make()
     everything = frozenset({"*"})

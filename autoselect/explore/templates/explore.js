@@ -25,7 +25,7 @@
   const bare = (v) => fixed(inUnit(v), places());
   const unit = () => (run.unit ? ` ${run.unit}` : "");
   const grouped = (v) => minus(v.toLocaleString("en-US", { maximumFractionDigits: 0 }));
-  const price = (v) => (Math.abs(v) >= 1000 ? grouped(v) : v !== 0 && Math.abs(v) < 1 ? minus(String(Number(v.toPrecision(3)))) : fixed(v, 2)); // Cycles run to millions.
+  const price = (v) => (Math.abs(v) >= 1000 ? grouped(v) : Math.abs(v) >= 1e-6 && Math.abs(v) < 1 ? minus(String(Number(v.toPrecision(3)))) : fixed(v, 2)); // Cycles run to millions.
   const show = { size: known(bytes), penalty: known(price), count: known((v) => minus(String(v))), share: known((v) => `${fixed(100 * v, 0)} %`), drop: known((v) => `${bare(v)}${unit()}`) };
   const signed = (format) => (v) => (v > 0 ? `+${format(v)}` : format(v));
 

@@ -14,6 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 from autoselect.domain.graph import OpKind
 from autoselect.domain.looks import LOOKS, OF_NODES
 from autoselect.report.figures.drawing import INCHES_WIDE, drawable, panel, sheet
+from autoselect.report.tables.frames import format_penalty
 from autoselect.report.tables.model_tables import labels
 
 _LETTERED = set(OF_NODES) - {OpKind.INTEGER.value}
@@ -41,7 +42,7 @@ def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
             height=row_height * count,
         )
         _draw_strip(axes, one, per_row, count)
-        title = f"{name}: {_counts(one)}; penalty {model['fragmentation']['penalty']:.4g}"
+        title = f"{name}: {_counts(one)}; penalty {format_penalty(model['fragmentation']['penalty'])}"
         axes.set_title(drawable(title), loc="left", fontsize=10.5, parse_math=False)
         top += title_height + row_height * count
     _draw_heading(figure, {kind for one in kinds for kind in one})

@@ -206,7 +206,8 @@ def format_penalty(value: float | None, *, scale: float | None = None) -> str:
         # A column of cycles may hold a penalty of a few points.
         return f"{value:.1f}" if 0.0 < abs(value) < 10.0 else f"{value:,.0f}"
     if scale is None:
-        return f"{value:.3g}" if 0.0 < size < 1.0 else f"{value:.2f}"
+        # What is left of a difference of equal sums is nothing; the pages, in JavaScript, draw the same line.
+        return f"{float(f'{value:.3g}'):.8f}".rstrip("0").rstrip(".") if 1e-6 <= size < 1.0 else f"{value:.2f}"
     return format_score(value, scale=scale) if 0.0 < size < 10.0 else f"{value:.1f}"
 
 
