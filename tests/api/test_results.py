@@ -122,7 +122,7 @@ def test_a_card_has_the_hash_of_the_samples_that_were_split(finished: autoselect
         card, hashes = card_of(run, str(run.front["id"].iloc[0]), title="model"), run.manifest["hashes"]
         (row,) = [line for line in card.splitlines() if line.startswith("| heldout")]
         assert hashes["evaluation" if is_split else "heldout"] in row
-        assert ("parts of one set" in card) is is_split
+        assert ("one set" in card) is is_split
 
 
 def test_a_card_lies_beside_the_model(finished: autoselect.Run, results: dict[str, Any], tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def test_long_graphs_are_wrapped_and_rows_are_numbered() -> None:
 def test_one_panel_a_model_with_equal_cells() -> None:
     figure = islands_figure([model(["float"] * 30, "a/float.tflite"), model(["integer"] * 45, "b/int8.tflite")])
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "float: 30 float; penalty 12.5",
-        "int8: 45 integer; penalty 12.5",
+        "float: 30 float; penalty 12.50",
+        "int8: 45 integer; penalty 12.50",
     ]
     assert [axes.get_xlim() for axes in figure.axes] == [(0, 45), (0, 45)]
 

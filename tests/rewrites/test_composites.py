@@ -100,8 +100,12 @@ def without_decomposition(model: fb.Model) -> None:
 def in_another_subgraph(model: fb.Model) -> None:
     graph = model.subgraphs[0]
     model.subgraphs.append(part(model, [op for op in graph.operators if op.builtinOptions2 is not None][:1]))
-    graph.operators, model.signatureDefs = graph.operators[:1], None
+    call = editing.new_op(model, "CALL_ONCE", [], -1)
+    call.outputs, call.builtinOptionsType = [], schema.BuiltinOptions.CallOnceOptions
+    call.builtinOptions = schema.CallOnceOptionsT()
+    call.builtinOptions.initSubgraphIndex = len(model.subgraphs) - 1
     graph.outputs = graph.operators[0].outputs
+    graph.operators, model.signatureDefs = [graph.operators[0], call], None
 
 
 @pytest.mark.parametrize("change", [without_ops, without_decomposition, in_another_subgraph])
