@@ -73,8 +73,8 @@ def _refuse_doubles(arguments: list[str], parameters: list[Any]) -> None:
             continue
         if not option.multiple and given.setdefault(option.name, value) != value:
             raise typer.BadParameter(
-                f"It is given twice, as {given[option.name]!r} and {value!r}, and takes one value. Give it once; if "
-                "it may name several things, put commas between them.",
+                f"It is given twice, as {given[option.name]!r} and {value!r}, and takes one value. Give it once, "
+                "with commas between names if it takes several.",
                 param=option,
                 param_hint=f"'{name}'",
             )

@@ -140,9 +140,10 @@ def input_statistics(
 
 
 def cast_to_integers(graph: Graph) -> frozenset[str]:
-    """Names of the float inputs that are nothing but whole numbers to the model, such as indices into an embedding.
+    """Names of the float inputs that the model uses as whole numbers only, such as indices into an embedding.
 
-    Whatever reads such an input, or what movers make of it, casts it to another type than float.
+    Each op that reads such an input casts it to a type other than float, or only moves its values (a RESHAPE, say) to
+    ops that do.
     """
     consumers = graph.consumers()
 

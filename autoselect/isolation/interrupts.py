@@ -11,12 +11,12 @@ from types import FrameType
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Let an interrupt that comes inside take effect at the end; only the main thread is ever interrupted by one.
+    """Let an interrupt that comes in the block take effect at its end; only the main thread is ever interrupted.
 
-    What the body raises comes first: it is raised, and the interrupt is dropped.
+    An error of the block wins over the interrupt, which is then dropped.
 
     Raises:
-        KeyboardInterrupt: At the end, or whatever the handler of before does.
+        KeyboardInterrupt: At the end of the block. If another handler was set before, that is called instead.
     """
     before = {n: handler for n in (signal.SIGINT, signal.SIGTERM) if callable(handler := signal.getsignal(n))}
     if threading.current_thread() is not threading.main_thread() or not before:
@@ -37,10 +37,10 @@ def held_back() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ends_like_ctrl_c() -> Iterator[None]:
-    """Let a SIGTERM do what Ctrl-C does: ``timeout``, job queues and containers stop a command with one.
+    """Let SIGTERM do in the block what Ctrl-C does: ``timeout``, job queues and containers send it to stop a command.
 
-    It does so where Ctrl-C is ignored, too: shell scripts start their background commands so. A handler that somebody
-    else has set stays. Only the main thread of a process can set one.
+    It does so too where Ctrl-C is ignored, as in background commands of shell scripts. A handler of SIGTERM that
+    somebody else has set stays. In other threads than the main one, which cannot set a handler, nothing changes.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

@@ -36,11 +36,12 @@ _HEADROOM = 2.0
 
 
 def _spoilt(model: fb.Model) -> list[fb.Operator]:
-    """Ops of the types above, those that compute from integers alone, and those at values without a range.
+    """Ops that 16 bits would spoil, and that therefore stay as they are.
 
-    The quantizer wants a range of all that they read and write. And it gives what a pad writes the steps of what that
-    reads, in which the number that it pads with may have no place; LiteRT's kernels of convolutions take computed
-    weights of 16 bits for weights of 8.
+    These are the types in ``_SPOILT``, ops that read integers alone, and ops that read or write a value without a
+    range, since the quantizer wants a range for each value. A pad may be one, since its output gets the scale of its
+    input, which may have no integer for the number that it pads with. A convolution whose weights another op computes
+    is one: LiteRT's kernels take these weights of 16 bits for weights of 8.
     """
     graph = model.subgraphs[0]
     computed = fb.computed(graph)
@@ -72,7 +73,10 @@ def _range_pads(model: fb.Model) -> list[fb.Operator]:
 
 
 def _pads_beyond(model: fb.Model) -> list[fb.Operator]:
-    """Pads with a number that the range of what they read does not reach, unless it is there to be no maximum."""
+    """The PADV2 ops whose number lies outside the range of their input.
+
+    A pad that only maximum pools read is not among them if its number is below all values, and so never the maximum.
+    """
     view, found = GraphView(model), list[fb.Operator]()
     for op in view.typed("PADV2"):
         read, written = (range_of(view.tensor(int(row[0]))) for row in (op.inputs, op.outputs))

@@ -164,10 +164,11 @@ def stood_in_for(model: fb.Model) -> list[int]:
 
 
 def without_integer_kernel(model: fb.Model) -> list[int]:
-    """Places of the main graph's ops that the quantizer makes integer, and that LiteRT then refuses to run.
+    """Indices of the main graph's ops that the quantizer makes integer, and that LiteRT then refuses to run.
 
-    The integer kernels of convolutions want weights around a zero point of 0, which computed ones have not, that of an
-    SVDF writes its output through a RELU, and a UNIDIRECTIONAL_SEQUENCE_RNN has none.
+    The integer kernels of convolutions want weights whose zero point is 0, which weights that another op computes do
+    not have. The integer kernel of SVDF takes no other fused activation than RELU. UNIDIRECTIONAL_SEQUENCE_RNN has no
+    integer kernel.
     """
     tensors = model.subgraphs[0].tensors
 

@@ -225,9 +225,10 @@ def unshare_operands(model: fb.Model) -> None:
 def _unshared(
     graph: fb.SubGraph, op: fb.Operator, written: set[int], taken: set[int]
 ) -> Iterator[tuple[int, fb.Tensor]]:
-    """Position and tensor of each constant and variable that an op reads; a copy of a constant that is taken.
+    """Position among the op's inputs, and tensor, of each constant and variable that it reads.
 
-    The copy has scales of its own, so that a repair of one op's weights leaves those of another as they are.
+    A constant that another op has taken before is replaced in this op by a copy. The copy has scales of its own, so
+    that a repair of one op's weights leaves those of another as they are.
     """
     op.inputs = np.array(op.inputs, dtype=np.int32)
     for position, index in enumerate(map(int, op.inputs)):

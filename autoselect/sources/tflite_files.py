@@ -20,7 +20,7 @@ from autoselect.tflite.tflite_file import TfliteFile
 
 
 def choose(model: fb.Model, key: str | None) -> None:
-    """Make the subgraph of a signature the main one and drop what it does not reach, in place.
+    """Make the subgraph of a signature the main one and drop the subgraphs that it does not reach, in place.
 
     Without signatures the first subgraph is the main one.
 

@@ -17,7 +17,7 @@ from zoo import tf
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.quantize.building import proof
-from autoselect.quantize.building.wholes import make_wholes
+from autoselect.quantize.building.wholes import integer_model, make_wholes
 from autoselect.quantize.preparing import converter
 from autoselect.quantize.preparing.normalise import normalise
 from autoselect.rewrites import names
@@ -391,6 +391,15 @@ def test_ops_that_never_become_integers_are_counted_by_type(reviewed: Reviewed) 
     source = zoo.from_function(call, (1, 8))
     [remark] = remarks(source.prepared, source.float_model)
     reviewed("ops that never become integer", remark)
+
+
+def test_ops_that_stay_float_for_want_of_a_kernel_are_told_with_that_reason(reviewed: Reviewed) -> None:
+    def call(x: Any, kernels: Any) -> Any:
+        return tf().sin(tf().nn.conv2d(tf().tanh(x), tf().tanh(kernels), 1, "SAME"))
+
+    source = zoo.from_function(call, (1, 8, 8, 4), (3, 3, 4, 8))
+    whole = integer_model(source.prepared.kit, Recipe()).content
+    reviewed("ops without an integer kernel", remarks(source.prepared, source.float_model, whole))
 
 
 def test_a_float_model_that_is_another_is_told_with_how_far_and_where(reviewed: Reviewed) -> None:

@@ -166,10 +166,10 @@ def why_not(whole: Built, index: int, op_type: str, activations: Container[int])
 
 
 def is_wide(model: fb.Model, op: fb.Operator, activations: Container[int]) -> bool:
-    """Whether an op of the 16-bit build reads and writes 16-bit integers, and reads none but these activations.
+    """Whether an op of the 16-bit build reads and writes 16-bit integers, and reads no other activations than these.
 
-    What reads them and writes no numbers that are quantized is none: the quantizer has such an op read an input of the
-    model in 16 bits whether there is a kernel or not, and what there is takes the levels for the values.
+    An op without a quantized output is not wide, such as an ARG_MAX: the quantizer lets it read a model's 16-bit input
+    even if LiteRT has no such kernel, and the kernels that LiteRT has take the stored integers for the values.
     """
     graph = model.subgraphs[0]
     read = [int(t) for t in op.inputs if t >= 0 and not fb.is_constant(model, graph.tensors[t])]

@@ -18,6 +18,7 @@ from autoselect.errors import BuildError, ScoreError, sentence
 from autoselect.quantize.building.build import Builder
 from autoselect.quantize.building.wholes import Wholes, runnable_int16_model
 from autoselect.quantize.repairing.repairs import RepairKit
+from autoselect.rewrites.for_quantizer import without_integer_kernel
 from autoselect.tflite import reader
 from autoselect.tflite.comparing import Sample, difference, first_unlike, in_words
 
@@ -158,14 +159,28 @@ def _interface(integer_model: bytes) -> IoType:
 
 def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> list[str]:
     graph = reader.read_graph(wholes.in_float.model)
-    types = [op.op_type for op in never_integer(graph, nodes)]
-    if not types:
-        return []
-    become, them = ("becomes", "it") if len(types) == 1 else ("become", "them")
-    return [
-        f"{_counted(types)} of {len(graph.ops)} ops never {become} integer: {_maker(is_given)} leaves {them} in float, "
-        "and so does every candidate."
-    ]
+    refused = [] if is_given else [graph.ops[i] for i in without_integer_kernel(wholes.in_float.model)]
+    stay = never_integer(graph, nodes)
+    by_litert = [op.op_type for op in stay if op in refused]
+    by_maker = [op.op_type for op in stay if op not in refused]
+    told = []
+    if by_maker:
+        become, them = _verb_and_object(by_maker)
+        told.append(
+            f"{_counted(by_maker)} of {len(graph.ops)} ops never {become} integer: {_maker(is_given)} leaves {them} in "
+            "float, and so does every candidate."
+        )
+    if by_litert:
+        become, them = _verb_and_object(by_litert)
+        told.append(
+            f"{_counted(by_litert)} of {len(graph.ops)} ops never {become} integer, since LiteRT has no integer kernel "
+            f"for {them}: every candidate leaves {them} in float."
+        )
+    return told
+
+
+def _verb_and_object(types: Sequence[str]) -> tuple[str, str]:
+    return ("becomes", "it") if len(types) == 1 else ("become", "them")
 
 
 def _counted(types: Sequence[str]) -> str:

@@ -192,12 +192,12 @@ def format_size(size_bytes: float | None) -> str:
 
 
 def format_penalty(value: float | None, *, scale: float | None = None) -> str:
-    """A penalty: points and times with decimals, cycles as whole numbers.
+    """A penalty as text, whose decimals follow from its size: millions of cycles have none.
 
     Args:
         value: The number; None gives a dash.
-        scale: Magnitude of the largest penalty in the same column, so that all get the same decimals. None for a
-            number that stands alone: three digits if it is less than 1, two decimals below 1,000.
+        scale: Magnitude of the largest penalty in the same column, so that the whole column has the same decimals. None
+            for a number that stands alone: three significant digits below 1, two decimals below 1,000, none above.
     """
     if value is None:
         return MISSING

@@ -188,14 +188,14 @@ def _apart(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> tuple[f
     ways = dict.fromkeys((None, channels_last(wanted[0].ndim)))
     fitting = [way for way in ways if turned(wanted[0], way).shape == shape]
     if not fitting and _without_ones(wanted[0].shape) == _without_ones(shape):  # A scalar that became (1, 1), say.
-        wanted, fitting = list(map(_with_axes_of, wanted, found)), [None]
+        wanted, fitting = list(map(_reshaped_like, wanted, found)), [None]
     rated = [(_sqnr_db([turned(one, way) for one in wanted], found), way) for way in fitting]
     return max(rated, key=lambda row: row[0], default=(-math.inf, None))
 
 
-def _with_axes_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The same values, with the axes of one that the other has; as it is if more than these differ."""
-    return one.reshape(other.shape) if _without_ones(one.shape) == _without_ones(other.shape) else one
+def _reshaped_like(array: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """An array in the shape of another if they differ in axes of size 1 only; otherwise the array as it is."""
+    return array.reshape(like.shape) if _without_ones(array.shape) == _without_ones(like.shape) else array
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
