@@ -33,8 +33,9 @@ from autoselect.scoring.target_file import read_target
 from autoselect.study import references
 from autoselect.study.proposing.problem import Unit
 from autoselect.study.recording.samplers import PROPOSERS
+from autoselect.study.remarks import warned
 from autoselect.study.request import Request
-from autoselect.study.run import opened, warned
+from autoselect.study.run import opened
 from autoselect.study.setup import repeatability
 from autoselect.study.setup.baselines import all_in_16_bits, baselines, recipe_for
 from autoselect.study.setup.probing import Prober, probe_count

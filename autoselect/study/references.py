@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoselect.cases import clipping_jobs, evidence_jobs, type_jobs
+from autoselect.cases import build_jobs, chip_jobs, clipping_jobs, evidence_jobs, score_jobs, type_jobs
+from autoselect.cases.events import Listener, StageStarted
+from autoselect.cases.files import FLOAT
+from autoselect.cases.prepare import Case
 from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
 from autoselect.domain.words import asked, listed, said
-from autoselect.errors import TrialError, UsageError
+from autoselect.errors import PreparationError, TargetRefusal, TrialError, UsageError
 from autoselect.isolation.door import Workers
+from autoselect.isolation.pool import result_of
 from autoselect.scoring.target_file import read_target
 from autoselect.study.yardstick import Yardstick
 
@@ -129,3 +134,39 @@ def yardstick_of(
         # Points are rough. How large a chip's own unit is, nobody knows, so there only rounding does not count.
         least_penalty=0.5 if in_points or not float_model.penalty else 1e-9 * float_model.penalty,
     )
+
+
+def float_reference(case: Case, pool: Workers, settings: Settled, listener: Listener) -> Reference:
+    """The float model with its score, size and costs, which the target's compilers are asked meanwhile.
+
+    Raises:
+        PreparationError: If it cannot be scored, or no form of it runs on the target.
+    """
+    listener(StageStarted(stage="float"))
+    try:
+        looking = _looking(case, pool, settings)
+        scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
+        if looking is not None:
+            result_of(looking)
+        described = pool.call(build_jobs.describe_float, case.files.root)
+    except TargetRefusal as exc:
+        raise PreparationError(f"No form of this model runs on the target. {exc}") from exc
+    except TrialError as exc:
+        raise PreparationError(f"The float model itself could not be scored. {exc}") from exc
+    return Reference(
+        name="float",
+        sha256=FLOAT,
+        metric=scored.value,
+        size_bytes=described.size_bytes,
+        penalty=float(described.fragmentation["penalty"]),
+        quantities=described.costs,
+    )
+
+
+def _looking(case: Case, pool: Workers, settings: Settled) -> Future[None] | None:
+    """Ask the target's compilers about the whole models while the float model is scored; None without compilers."""
+    target = read_target(settings.target)
+    if not (target.parts or target.asks_compiler):
+        return None
+    arguments = (case.files.root, settings.template.to_json(), settings.states)
+    return pool.submit(chip_jobs.look, *arguments, timeout_seconds=settings.trial_timeout)

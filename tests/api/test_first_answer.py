@@ -14,7 +14,7 @@ from autoselect.cases.events import Event, StageStarted
 from autoselect.cases.settled import RepairChoice
 from autoselect.isolation import machine
 from autoselect.isolation.pool import result_of
-from autoselect.study import run
+from autoselect.study import search
 from autoselect.study.stage_clock import StageClock
 
 
@@ -38,7 +38,7 @@ def test_a_repaired_model_that_is_good_enough_is_the_last_one(tmp_path: Path, mo
     def stop_of(*_: Any) -> Any:
         return lambda scored: "three are enough" if len(scored) >= 3 else None
 
-    monkeypatch.setattr(run, "stop_of", stop_of)
+    monkeypatch.setattr(search, "stop_of", stop_of)
     events: list[Event] = []
     found = pump.search(tmp_path / "run", trials=20, seed=1, repairs=True, listener=events.append)
     assert found.trials["origin"].tolist() == ["baseline:fiq", "baseline:drq", "baseline:fiq+repairs"]
@@ -57,7 +57,7 @@ def test_no_unit_is_tried_once_the_time_has_passed_though_no_repair_helps(
         late[0] = True
         return RepairChoice()
 
-    monkeypatch.setattr(run, "with_repairs", with_repairs)
+    monkeypatch.setattr(search, "with_repairs", with_repairs)
     monkeypatch.setattr(StageClock, "elapsed", lambda _: 1e9 if late[0] else 0.0)
     events: list[Event] = []
     common = {"repairs": True, "early_exit": False, "timeout": 60.0}
@@ -75,7 +75,7 @@ def test_no_unit_is_tried_once_the_time_has_passed_though_no_repair_helps(
 @pytest.mark.parametrize("phase", ["with_repairs", "make_problem"])
 def test_a_timeout_ends_a_phase_that_is_under_way(phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole models are scored; what the phase had asked is given up, and a resume asks it."""
-    asked = getattr(run, phase)
+    asked = getattr(search, phase)
     now = [0.0]
 
     def endless(*given: Any, **named: Any) -> Any:
@@ -84,7 +84,7 @@ def test_a_timeout_ends_a_phase_that_is_under_way(phase: str, tmp_path: Path, mo
         result_of(workers.submit(time.sleep, 600))
         return asked(*given, **named)
 
-    monkeypatch.setattr(run, phase, endless)
+    monkeypatch.setattr(search, phase, endless)
     monkeypatch.setattr(StageClock, "elapsed", lambda _: now[0])
     began = time.monotonic()
     found = pump.search(tmp_path / "run", trials=6, repairs=True, early_exit=False, timeout=5.0)

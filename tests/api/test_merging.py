@@ -19,6 +19,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.runs.folder import RunFolder
 from autoselect.study import run as study_run
+from autoselect.study import search as study_search
 from autoselect.study.setup.baselines import Baseline, baselines
 
 
@@ -64,7 +65,7 @@ def test_every_member_is_scored_however_many_baselines_there_are(
         further = [Baseline(name=f"one_{i}", recipe=Recipe(denylisted_nodes={n})) for i, n in enumerate(first)]  # type: ignore[arg-type]
         return [*baselines(layers, *arguments, **options), *further]
 
-    monkeypatch.setattr(study_run, "baselines", more)
+    monkeypatch.setattr(study_search, "baselines", more)
     merged = autoselect.merge([run.directory for run in two], output=tmp_path / "merged")
     scored = set(merged.trials.loc[merged.trials["state"] == "complete", "id"])
     assert set(two[0].front["id"]) | set(two[1].front["id"]) <= scored

@@ -25,7 +25,7 @@ from autoselect.domain.states import left_out_of
 from autoselect.embedded import model_bytes
 from autoselect.errors import MetricError, RunFolderError, UsageError
 from autoselect.runs.run import load_run
-from autoselect.study import run as search_run
+from autoselect.study import search as study_search
 from autoselect.study.finishing import certainty
 from autoselect.study.setup import probing, repair_choice
 from autoselect.study.setup import problem as outlook
@@ -711,7 +711,7 @@ def test_a_demanded_score_is_a_limit_on_the_drop(tmp_path: Path, monkeypatch: py
         told.append(named["rule"].allowed_drop)
         return repair_choice.with_repairs(*arguments, **named)
 
-    monkeypatch.setattr(search_run, "with_repairs", with_repairs)
+    monkeypatch.setattr(study_search, "with_repairs", with_repairs)
     run = pump.search(tmp_path / "run", trials=10, min_score=0.9, early_exit=False)
     assert told == [pytest.approx(run.summary["references"]["float"]["accuracy"] - 0.9)]  # Repairs are judged by it.
     scored = run.trials[run.trials["state"] == "complete"]

@@ -1,0 +1,466 @@
+"""The trials of one search: whole models first, then repairs, then units; and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from autoselect.cases import chip_jobs
+from autoselect.cases.events import EndedEarly, Event, Listener, Noted, StageStarted
+from autoselect.cases.open_case import target_as_seen
+from autoselect.cases.prepare import Case
+from autoselect.cases.settled import RepairChoice, Settled
+from autoselect.domain.objectives import Objective
+from autoselect.domain.pinned import NO_PINS, Pins
+from autoselect.domain.quantities import objectives_of
+from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.states import SIXTEEN
+from autoselect.domain.units import nodes_behind
+from autoselect.errors import StorageError, TrialError, UsageError, sentence
+from autoselect.isolation.deadline import TimeUp, until
+from autoselect.isolation.door import InTime, Workers
+from autoselect.isolation.machine import why_fewer
+from autoselect.isolation.pool import result_of
+from autoselect.runs.files import write_table
+from autoselect.runs.folder import RunFolder, read_json
+from autoselect.runs.records import TrialRecord, own_trials
+from autoselect.scoring.evaluate import takes
+from autoselect.scoring.target_file import read_target
+from autoselect.study import references
+from autoselect.study.early_exit import stop_of
+from autoselect.study.finishing.explain import write_explanations
+from autoselect.study.finishing.finish import Finish
+from autoselect.study.loop import SearchLoop, Stop
+from autoselect.study.proposing.forecast_check import ForecastCheck
+from autoselect.study.proposing.pins import holding
+from autoselect.study.proposing.problem import Problem
+from autoselect.study.recording.manifest import (
+    pinned_in_words,
+    pinned_trials,
+)
+from autoselect.study.recording.optuna_study import SearchStudy
+from autoselect.study.recording.samplers import PROPOSERS, make_sampler
+from autoselect.study.remarks import note, remarked
+from autoselect.study.request import Request
+from autoselect.study.setup.baselines import Baseline, baselines
+from autoselect.study.setup.problem import make_problem
+from autoselect.study.setup.remembering import Remembering
+from autoselect.study.setup.repair_choice import with_repairs
+from autoselect.study.setup.weight_ladder import COLUMNS as COLUMNS_OF_LEVELS
+from autoselect.study.setup.weight_ladder import Ladder, with_levels
+from autoselect.study.stage_clock import StageClock
+from autoselect.study.yardstick import Yardstick
+
+
+def search(
+    request: Request,
+    folder: RunFolder,
+    case: Case,
+    space: BoundSpace,
+    float_model: references.Reference,
+    pool: Workers,
+    clock: StageClock,
+) -> str:
+    """Run all trials, and write the result; returns the status of the run.
+
+    Raises:
+        UsageError: If pins cannot be kept.
+        StorageError: If the study cannot be written; a resumed search repairs it.
+    """
+    settings = request.settings
+    pool = InTime(pool, settings.trial_timeout)
+    remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
+    remarks += references.clipping_of(case.files.root, pool, settings)
+    remarks += _spilling(case, settings, folder, pool, clock)
+    objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
+    study = _opened_study(folder, objectives)
+    told = study.records()
+    _keep_pins(folder, told, request.pins)
+    if request.pins:
+        note(pinned_in_words(folder.read_manifest()), folder, clock)
+    if request.said.workers is None and (fewer := why_fewer(request.facts.workers)) is not None:
+        note(fewer, folder, clock)
+    under_way = _Search(
+        request=request,
+        folder=folder,
+        case=remarked(case, folder, remarks, clock),
+        space=space,
+        float_model=float_model,
+        pool=pool,
+        clock=clock,
+        objectives=objectives,
+        yardstick=references.yardstick_of(float_model, request.metric_name, request.direction, settings),
+        study=study,
+        drawn=sum(record.origin == settings.sampler for record in told),
+    )
+    try:
+        status = under_way.finished(pool, under_way.reason())
+    except KeyboardInterrupt:
+        under_way.study.close_abandoned()
+        status = under_way.finished(None)
+    except StorageError:
+        raise  # The journal may end in half a line, which the next write would make whole; a resume repairs it.
+    except BaseException:
+        under_way.study.close_abandoned()
+        raise
+    under_way.study.publish(folder.front, folder.artifacts, _verdict_in_markdown(folder))
+    return status
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """A search under way: whole models first, then repairs, then units; what comes later may not be needed.
+
+    Attributes:
+        request: What the user asked for; it is replaced once repairs were tried, by one whose settings have their sets.
+        drawn: Count of trials that the sampler proposed in earlier processes of this run; baselines draw no numbers.
+        problem: What the project's own samplers know of the search space; None before units were tried, and for spaces
+            that only Optuna's samplers can search.
+    """
+
+    request: Request
+    folder: RunFolder
+    case: Case
+    space: BoundSpace
+    float_model: references.Reference
+    pool: Workers
+    clock: StageClock
+    objectives: tuple[Objective, ...]
+    yardstick: Yardstick
+    study: SearchStudy
+    drawn: int
+    problem: Problem | None = None
+
+    def reason(self) -> str | None:
+        """Run all trials; say why the search ended with trials left, None if it did not."""
+        if self.request.by_hand:
+            return self._by_hand()
+        proving = _proving_rewrites(self.case, self.settings, self.pool)
+        alone = not self.request.members  # Members of other runs are told together, after repairs.
+        reason = self._by_whole_models() if alone else None
+        if reason is None:
+            reason = self._in_time(self._look_at_types)
+        if reason is None and not self._is_spent():
+            reason = self._in_time(self._try_repairs) or (self._by_repaired_models() if alone else None)
+        self._remark(_proved(proving, self.folder, self.clock))
+        if reason is None and not self._is_spent():
+            reason = self._by_candidates()
+        if reason is None or self.request.members:
+            return None
+        self.clock(EndedEarly(stage="trials", reason=reason))
+        return reason
+
+    def _by_whole_models(self) -> str | None:
+        """Why the whole models as they are settle the search: the all-integer one, before the others are scored."""
+        plain = [b for b in self._baselines() if b.is_whole and not b.recipe.repairs]
+        loop = self._loop()
+        self._start_trials()
+        if reason := loop.tell_first(plain[:1], self.settings.trials, self._stop()):
+            return f"{reason}; neither repairs nor units were tried"
+        if not self._has_scores():  # A sampler that knows which op failed rules the other models out.
+            return None
+        loop.tell_first(plain, self.settings.trials)
+        return self._late()
+
+    def _look_at_types(self, pool: Workers) -> None:
+        """Say what the type of inputs and outputs costs, if no model so far has kept the limit with it."""
+        drops = [record.scores.drop for record in self.study.records() if record.scores]
+        if self.settings.io_type == "float32" or not drops or min(drops) <= self.yardstick.allowed_drop:
+            return
+        metric, root = self.request.metric_name, self.case.files.root
+        self._remark(references.types_of(root, pool, self.settings, self.yardstick, metric))
+
+    def _late(self) -> str | None:
+        """Why there is no time for anything more; None if there is."""
+        limit = self.settings.timeout
+        if limit is None or self.clock.elapsed() < limit:
+            return None
+        return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
+
+    def _in_time(self, ask: Callable[[Workers], None]) -> str | None:
+        """Ask what proposals need to know, until the search's timeout.
+
+        Returns:
+            Why the search ends if the timeout comes first; None if all was answered.
+        """
+        limit = (
+            None if self.request.members else self.settings.timeout
+        )  # Members of other runs are scored all the same.
+        if limit is None:
+            ask(self.pool)
+            return None
+        try:
+            with until(self.pool, limit - self.clock.elapsed(), self.folder.log) as pool:
+                ask(pool)
+        except TimeUp:
+            return self._late()
+        return None
+
+    def _is_spent(self) -> bool:
+        """Whether no trial is left, so that nothing more need be known."""
+        return self._has_scores() and own_trials(self.study.records()) >= self.settings.trials
+
+    def _has_scores(self) -> bool:
+        """Whether any model of the study could be run and has a score."""
+        return any(record.scores for record in self.study.records())
+
+    def _by_repaired_models(self) -> str | None:
+        """Why the whole models with repairs settle it."""
+        if not self._has_scores():
+            return None
+        repaired = [b for b in self._baselines() if b.is_whole]
+        if not any(b.recipe.repairs for b in repaired):
+            return self._late()
+        self._start_trials()
+        reason = self._loop().tell_first(repaired, self.settings.trials, self._stop())
+        return f"{reason}; no unit was tried alone" if reason else self._late()
+
+    def _by_candidates(self) -> str | None:
+        """Why the search ends before its budget is spent on candidates of a sampler."""
+        settings = self.settings
+        if reason := self._in_time(self._know_problem):
+            return reason
+        if self.problem is not None:
+            self.problem.hold = holding(self.problem, self.request.pins)
+            write_explanations(self.folder, self.problem, settings.template, [], {})
+        sampler = make_sampler(
+            settings.sampler,
+            seed=settings.seed + self.drawn,  # A search that goes on draws other numbers than it began with.
+            problem=self.problem,
+            space=self.space,
+            template=settings.template,
+            budget=settings.trials,
+        )
+        if self.problem is None:
+            refuse_unkept_pins(self.request)
+        self.study.sample_by(sampler, settings.repairs.alternatives)
+        self._start_trials()
+        return self._loop().run(self._baselines(), settings.trials, self._stop(), self._late)
+
+    def _know_problem(self, pool: Workers) -> None:
+        """Let it be known what a sampler may know; what was probed before is not probed again."""
+        settings = self.settings
+        if settings.sampler in PROPOSERS:
+            probers = InTime(Remembering(pool, self.folder.probes), settings.trial_timeout)
+            self.problem, remarks = make_problem(self.case, self.space, settings, self.yardstick, probers, self._noting)
+            self._remark(remarks)
+
+    def _by_hand(self) -> str | None:
+        """Score what a user made; the search ended as it did before."""
+        if self.folder.sensitivity.exists():
+            self._know_problem(self.pool)
+        self.clock(StageStarted(stage="trials", total=len(self.request.by_hand)))
+        self._loop().tell_by_hand(self.request.by_hand)
+        summary = read_json(self.folder.summary, missing="") if self.folder.summary.exists() else {}
+        return summary.get("ended_early")
+
+    def _try_repairs(self, pool: Workers) -> None:
+        """Let the search, and the manifest, have the sets of repairs that candidates may have."""
+        before = self.request.settings
+        helpful = with_repairs(
+            self.case,
+            before,
+            self.request.direction,
+            Remembering(pool, self.folder.tried, self.request.user_code),
+            self.clock,
+            space=self.space,
+            rule=self.yardstick.rule,
+        )
+        choice, ladder = self._with_levels(self.request.knowing(repairs=helpful).settings, before.tries_repairs, pool)
+        if ladder is not None:
+            write_table(self.folder.weight_levels, COLUMNS_OF_LEVELS, ladder.rows())
+        self.request = _affording(self.request.knowing(repairs=choice), self.case, self.space)
+        manifest = self.folder.read_manifest()
+        self.folder.write_manifest({**manifest, "settings": self.request.kept()})
+
+    def _with_levels(self, settings: Settled, corrects: bool, pool: Workers) -> tuple[RepairChoice, Ladder | None]:
+        """See :func:`with_levels`; where nobody can say what levels do, all weights have 8 bits."""
+        remembering = Remembering(pool, self.folder.tried)
+        try:
+            return with_levels(self.case, settings, remembering, self.clock, corrects=corrects)
+        except TrialError as exc:
+            self._remark((f"All weights have 8 bits, since nobody can say what fewer levels do. {exc}",))
+            return settings.repairs, None
+
+    def finished(self, pool: Workers | None, ended_early: str | None = None) -> str:
+        """Write the result, see :meth:`Finish.write`; with a word on members of other runs that were not scored."""
+        self._remark(_unscored(self.request, self.study))
+        _keep_pins(self.folder, self.study.records())
+        finish = Finish(
+            folder=self.folder,
+            case=self.case,
+            settings=self.settings,
+            objectives=self.objectives,
+            yardstick=self.yardstick,
+            problem=self.problem,
+            seconds=self.clock.seconds,
+        )
+        return finish.write(self.study.records(), self.float_model, pool, self.clock, ended_early=ended_early)
+
+    @property
+    def settings(self) -> Settled:
+        """How to search."""
+        return self.request.settings
+
+    def _loop(self) -> SearchLoop:
+        """A loop that knows what was told before."""
+        return SearchLoop(
+            self.study,
+            self.space,
+            self.settings,
+            self.yardstick,
+            pool=self.pool,
+            root=self.case.files.root,
+            slots=partial(self.pool.slots, self.settings.processes),
+            may_race=_may_race(self.request),
+            listener=self.clock,
+            forecasts=_forecasts(self.request, self.problem),
+            failing=partial(nodes_behind, self.case.graph, self.case.layers.nodes),
+        )
+
+    def _stop(self) -> Stop:
+        return stop_of(self.request, self.yardstick, self.case.files.root, self.pool, self.study, self.problem)
+
+    def _baselines(self) -> list[Baseline]:
+        return _baselines(self.case, self.space, self.request)
+
+    def _start_trials(self) -> None:
+        done = own_trials(self.study.records())
+        self.clock(StageStarted(stage="trials", total=self.settings.trials, done=done))
+
+    def _noting(self, event: Event) -> None:
+        """Tell the user; the manifest keeps what is to be known of probes."""
+        if isinstance(event, Noted):
+            note(event.message, self.folder, self.clock)
+        else:
+            self.clock(event)
+
+    def _remark(self, remarks: Sequence[str]) -> None:
+        self.case = remarked(self.case, self.folder, remarks, self.clock)
+
+
+def refuse_unkept_pins(request: Request) -> None:
+    """Refuse pins where the sampler, in this search space, keeps none.
+
+    Raises:
+        UsageError: If there are pins.
+    """
+    if request.pins:
+        raise UsageError(
+            f"The sampler {request.settings.sampler!r} keeps no pins in this search space: only the samplers surrogate "
+            "and random do, where the space has choices of nodes. Leave the pins out, or start a new run with "
+            "--keep-float and --keep-int."
+        )
+
+
+def _keep_pins(folder: RunFolder, told: Sequence[TrialRecord], pins: Pins = NO_PINS) -> None:
+    """Let the manifest say which trials were proposed under pins, and which will be."""
+    manifest = folder.read_manifest()
+    last = max((record.number for record in told), default=-1)
+    if found := pinned_trials(manifest, last, pins):
+        folder.write_manifest({**manifest, "pinned": found})
+
+
+def _proving_rewrites(case: Case, settings: Settled, pool: Workers) -> Future[tuple[str, str]] | None:
+    """See, while candidates are planned, what rewrites for the target's compiler do; None where there are none."""
+    if not settings.exact_rewrites or not read_target(settings.target).asks_compiler:
+        return None
+    recipe, int16 = settings.template.to_json(), SIXTEEN in settings.states
+    return pool.submit(chip_jobs.rewrites, case.files.root, recipe, int16, timeout_seconds=settings.trial_timeout)
+
+
+def _proved(proving: Future[tuple[str, str]] | None, folder: RunFolder, listener: Listener) -> tuple[str, ...]:
+    """A warning where rewrites change outputs, or nobody knows; what they do is noted."""
+    if proving is None:
+        return ()
+    try:
+        done, wrong = result_of(proving)
+    except TrialError as exc:
+        return (f"It is not known whether rewrites for the compiler change outputs. {exc}",)
+    note(done, folder, listener)
+    return (wrong,) if wrong else ()
+
+
+def _spilling(case: Case, settings: Settled, folder: RunFolder, pool: Workers, listener: Listener) -> tuple[str, ...]:
+    """Note that candidates are compiled, if mixes of the model spill; a warning if nobody knows."""
+    target, remarks = read_target(settings.target), list[str]()
+    if not target.asks_compiler:
+        return ()
+    try:
+        arguments = (case.files.root, settings.template.to_json(), settings.states, settings.seed)
+        pool.call(chip_jobs.look_at_mixes, *arguments)
+    except TrialError as exc:
+        remarks.append(f"It is not known whether mixes of this model spill out of the chip's own memory. {exc}")
+    if chips := target_as_seen(target, case.files).spilling:
+        names = " and ".join(chip.name for chip in chips)
+        note(
+            f"The memory of {names} is too small for mixes of this model, and only the compiler knows what each moves "
+            "out of it and back. So every candidate is compiled, which makes each trial longer; summary.json counts "
+            "them under compiler.",
+            folder,
+            listener,
+        )
+    return tuple(remarks)
+
+
+def _verdict_in_markdown(folder: RunFolder) -> str:
+    summary = read_json(folder.summary, missing=f"{folder.summary} is missing.")
+    picks = [f"* `{pick}`: {member}" for pick, member in summary["picks"].items()]
+    return "\n".join([str(summary["verdict"]), "", *picks])
+
+
+def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline]:
+    """The baselines that the target can run (no all-DRQ model without hybrid kernels), and members of other runs."""
+    target, settings = read_target(request.settings.target), request.settings
+    runs_hybrid = target.runs_hybrid
+    models = baselines(
+        case.layers, space, settings.template, helpful=settings.repairs.sets, with_float=target.asks_compiler
+    )
+    members = [
+        Baseline(name="merged", recipe=recipe, is_like_others=False, is_whole=False) for recipe in request.members
+    ]
+    return [b for b in models if runs_hybrid or b.recipe.fallback != "drq"] + members
+
+
+def _affording(request: Request, case: Case, space: BoundSpace) -> Request:
+    """The request; with members of other runs it has as many trials as these and the baselines need."""
+    if not request.members:
+        return request
+    return request.knowing(models=len(_baselines(case, space, request)))
+
+
+def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
+    """What to say of members of other runs that have no score here, each with the reason."""
+    by_recipe = {r.recipe.fingerprint: r for r in study.records() if r.recipe is not None}
+    messages = []
+    for number, recipe in enumerate(request.members, start=1):
+        record = by_recipe.get(recipe.fingerprint)
+        if record is None or record.scores is None:
+            why = "the merge was stopped before" if record is None or not record.error else record.error
+            messages.append(f"Member {number} of {len(request.members)} of the merged runs has no score: {why}")
+    return tuple(map(sentence, messages))
+
+
+def _opened_study(folder: RunFolder, objectives: tuple[Objective, ...]) -> SearchStudy:
+    study = SearchStudy(folder.study, objectives)
+    study.close_abandoned()
+    return study
+
+
+def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | None:
+    """Forecasts of what is searched; none with members of other runs, whose interface may differ."""
+    if problem is None or request.members:
+        return None
+    return ForecastCheck(problem, request.settings.template)
+
+
+def _may_race(request: Request) -> bool:
+    """Whether candidates may race: the metric is a mean over samples, so that a part says something of the whole.
+
+    An evaluator must be able to score a part; whether its score is a mean is seen when the race begins.
+    """
+    metric, evaluator = request.ingredients.metric, request.ingredients.evaluator
+    is_possible = metric.is_mean if metric is not None else takes(evaluator or len, "samples")
+    return request.settings.racing and is_possible
