@@ -114,6 +114,8 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool, ru
         each = (pins(graph, choosable, part, hybrid=hybrid, runtime=runtime) for part in target.parts)
         return _pinned_by_any([*each])
     for i, op in enumerate(graph.ops):
+        if (lack := _neutral_nowhere(op, graph, target)) is not None:
+            decided[2][i] = lack
         if op.kind is not OpKind.FLOAT:
             continue
         outside = (OpKind.FLOAT, OpKind.HYBRID) if hybrid else (OpKind.FLOAT,)
@@ -219,6 +221,8 @@ def _worst(found: Sequence[tuple[Target, Verdict]]) -> Verdict:
 def _wish(op: Op, graph: Graph, target: Target) -> Placement:
     precision = precision_of(op)
     if precision is None and not target.asks_compiler:
+        if (lack := _neutral_nowhere(op, graph, target)) is not None:
+            return Placement(place=Place.NOWHERE, precision=None, reason=lack, refused_by="runtime")
         return Placement(place=Place.EITHER, precision=None, reason="works on shapes, indices or booleans")
     if (why := unreadable(op, graph, target.compiler)) is not None:
         return Placement(place=Place.NOWHERE, precision=precision, reason=why, refused_by="compiler")
@@ -229,6 +233,35 @@ def _wish(op: Op, graph: Graph, target: Target) -> Placement:
     if lack is None:
         return Placement(place=Place.ACCELERATOR, precision=precision)
     return _on_host(op, graph, precision, target, lack)
+
+
+def _neutral_nowhere(op: Op, graph: Graph, target: Target) -> str | None:
+    """Why no side runs an op on shapes, indices or booleans. The accelerator may take the types that it runs."""
+    kernels = target.accelerator.kernels.values() if target.accelerator is not None else ()
+    return None if any(k.runs(op.op_type) for k in kernels) else _neutral_lack(op, graph, target)
+
+
+def _neutral_lack(op: Op, graph: Graph, target: Target) -> str | None:
+    """Why the host cannot run an op on shapes, indices or booleans; None where it can, or for another op.
+
+    Profiles list kernels for values. A host that has none of a type in any precision has none for indices either.
+    An op that writes float values is another one: it counts as neutral where it is gone from the model.
+    """
+    if op.kind is not OpKind.NEUTRAL or op.op_type in _NEVER_ON_VALUES:
+        return None
+    if any("float" in graph.tensors[t].dtype for t in op.outputs):
+        return None
+    if any(kernels.runs(op.op_type) for kernels in target.host.kernels.values()):
+        return None
+    return f"{target.host.name} has no {op.op_type}"
+
+
+_NEVER_ON_VALUES = frozenset(
+    {"SHAPE", "RANK", "LOGICAL_AND", "LOGICAL_OR", "LOGICAL_NOT", "REDUCE_ALL", "REDUCE_ANY", "BITWISE_XOR"}
+    | {"RIGHT_SHIFT", "CALL_ONCE", "IF", "WHILE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
+    | {"DYNAMIC_UPDATE_SLICE", "EMBEDDING_LOOKUP"}
+)
+"""Op types of which a list of kernels for values says nothing."""
 
 
 def left_because(op: Op, graph: Graph, target: Target) -> str | None:
@@ -274,7 +307,10 @@ def host_lacks(graph: Graph, left: Iterable[int], target: Target) -> str | None:
     """Why the host cannot run an op that the compiler has left to it, for the first such op; None if it runs all."""
     for i in left:
         op, precision = graph.ops[i], precision_of(graph.ops[i])
-        lack = None if precision is None else lack_of(op, graph, precision, target.host)
+        if precision is None:
+            lack = _neutral_lack(op, graph, target)
+        else:
+            lack = lack_of(op, graph, precision, target.host)
         if lack is not None:
             name = graph.tensors[op.outputs[0]].name if op.outputs else "?"
             return f"{lack}, and the compiler leaves {name!r} to it"

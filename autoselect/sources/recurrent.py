@@ -16,6 +16,7 @@ import numpy as np
 
 from autoselect.domain.tensors import free_name
 from autoselect.errors import ModelError, first_line
+from autoselect.sources.saved_models import LackingOps
 from autoselect.sources.shapes import Kernels, on_random_inputs
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import FreeSizes
@@ -66,6 +67,7 @@ def converted(model: Any, convert: Callable[[], bytes], *, is_tf_keras: bool) ->
 def _attempt(model: Any, convert: Callable[[], bytes], layers: Sequence[Any]) -> FloatModel:
     """Unroll some layers; where that is not to be, convert them as loops and say why."""
     names = ", ".join(repr(layer.name) for layer in layers)
+    lacking: LackingOps | None = None
     longest = max((steps for layer in layers if (steps := _steps(layer)) is not None), default=0)
     if longest > LONGEST_UNROLLED:
         why = f"{longest} steps are more than the {LONGEST_UNROLLED} that are unrolled"
@@ -78,6 +80,7 @@ def _attempt(model: Any, convert: Callable[[], bytes], layers: Sequence[Any]) ->
         except (ModelError, ValueError, TypeError, NotImplementedError) as exc:
             is_free = any(_steps(layer) is None for layer in layers)
             why = "the length of a sequence is free" if is_free else first_line(exc)
+            lacking = exc if isinstance(exc, LackingOps) else None
         else:
             _refuse_other_outputs(model, content, names)
             return FloatModel(
@@ -89,6 +92,8 @@ def _attempt(model: Any, convert: Callable[[], bytes], layers: Sequence[Any]) ->
     except FreeSizes:
         raise
     except ModelError as exc:
+        if lacking is not None:  # No form of the recurrent layers would help.
+            raise lacking from exc
         raise ModelError(
             f"The recurrent layers {names} can be converted neither unrolled ({why}) nor as a loop ({exc}). Fix the "
             "length of the sequence with --shape, build the model with tf-keras and LSTM layers "

@@ -170,11 +170,16 @@ def traced(call: Callable[[], Any], specs: Sequence[Any]) -> Any:
         ) from exc
 
 
+class LackingOps(ModelError):
+    """A part of the model has ops that LiteRT has not."""
+
+
 def run_converter(converter: Any) -> bytes:
     """Convert, with the converter's errors mapped.
 
     Raises:
         ModelError: If TensorFlow refuses the model; the message says which source works.
+        LackingOps: If only TensorFlow itself runs a part of it.
     """
     from tensorflow.lite.python.convert import ConverterError
 
@@ -185,7 +190,7 @@ def run_converter(converter: Any) -> bytes:
         if any(word in text for word in _TENSOR_LISTS):
             raise ModelError(_RECURRENT) from exc
         if lacking := _LACKING.search(text):
-            raise ModelError(
+            raise LackingOps(
                 f"LiteRT has no builtin op for a part of the model: {lacking['names'].strip()}. The first is "
                 f"{lacking['first']}. Replace these ops or their types, or export the model without that part."
             ) from exc

@@ -8,7 +8,7 @@ from reviewing import Reviewed
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor, peak_activation_bytes
 from autoselect.domain.target_islands import islands, without
 from autoselect.domain.targets import Kernels, Place, Precision, Processor, Rule, Target
-from autoselect.domain.verdicts import judge, pins
+from autoselect.domain.verdicts import host_lacks, judge, pins
 
 ELEMENTS = 10
 _KINDS = {"i": OpKind.INTEGER, "f": OpKind.FLOAT, "h": OpKind.HYBRID}
@@ -255,3 +255,39 @@ def test_a_schedule_cuts_where_a_delegate_would_wait() -> None:
     assert judge(graph, NPU).segments == 2
     assert judge(graph, replace(NPU, segments="scheduled")).segments == 3
     assert judge(chain("ififfi"), replace(NPU, segments="scheduled")).segments == 3
+
+
+def _with_index_op(op_type: str, dtype: str = "int32") -> Graph:
+    graph = chain("f")
+    value = Tensor(name="index", dtype=dtype, shape=(1, ELEMENTS), is_constant=False, size_bytes=4 * ELEMENTS)
+    result = Op(op_type=op_type, kind=OpKind.NEUTRAL, inputs=(0,), constants=(), outputs=(len(graph.tensors),), macs=0)
+    return replace(graph, tensors=(*graph.tensors, value), ops=(*graph.ops, result))
+
+
+_COMPARING = Kernels(ops=frozenset({"LESS", "ADD"}), per_mac=1.0, per_element=1.0)
+MICRO = replace(NPU, host=replace(NPU.host, kernels={**NPU.host.kernels, **dict.fromkeys(Precision, _COMPARING)}))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "dtype", "target", "place"),
+    [
+        ("LESS", "int32", MICRO, Place.EITHER),
+        ("A", "int32", MICRO, Place.EITHER),  # The NPU may take it: its compiler tells.
+        ("SELECT", "int32", MICRO, Place.NOWHERE),
+        ("LOGICAL_AND", "bool", MICRO, Place.EITHER),  # Lists of kernels for values do not name it.
+        ("SELECT", "int32", NPU, Place.EITHER),
+        ("SELECT", "float32", MICRO, Place.EITHER),  # It is gone from the model, and counts nowhere.
+    ],
+)
+def test_an_op_on_indices_that_the_host_lacks_is_refused(
+    op_type: str, dtype: str, target: Target, place: Place
+) -> None:
+    graph = _with_index_op(op_type, dtype)
+    last = len(graph.ops) - 1
+    verdict = judge(graph, target)
+    impossible = pins(graph, [], target, hybrid=False).impossible
+    assert verdict.placements[last].place is place
+    assert (last in verdict.refused("runtime")) == (place is Place.NOWHERE)
+    assert (last in impossible) == (place is Place.NOWHERE)
+    lacks = host_lacks(graph, [last], target) is not None
+    assert lacks == (place is Place.NOWHERE or op_type == "A")

@@ -16,6 +16,7 @@ from reviewing import Reviewed
 from autoselect.errors import ModelError
 from autoselect.sources import loading, recurrent
 from autoselect.sources.keras_models import from_keras
+from autoselect.sources.saved_models import LackingOps
 from autoselect.sources.tflite_files import FloatModel, from_bytes
 from autoselect.sources.wishes import FreeSizes, wishes_of
 from autoselect.tflite import flatbuffer as fb
@@ -158,6 +159,16 @@ def test_outputs_that_change_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     other = loaded(plain(keras, keras.layers.GRU(8), seed=1)).content
     with pytest.raises(ModelError, match=r"layers 'gru.* unrolled"):
         recurrent.converted(model, lambda: other, is_tf_keras=True)
+
+
+def test_an_op_that_litert_lacks_is_not_told_of_the_recurrent_layers() -> None:
+    keras = keras_of("Keras 3")
+    layers = keras.layers
+    pooled = [layers.Input((4, 4, 4, 2), name="clip"), layers.MaxPooling3D((1, 2, 2)), layers.Reshape((4, 8))]
+    with pytest.raises(LackingOps) as caught:
+        loaded(keras.Sequential([*pooled, layers.GRU(8)]))
+    assert "MaxPool3D" in str(caught.value)
+    assert "gru" not in str(caught.value)
 
 
 def test_a_saved_model_of_tensor_lists_names_the_source_that_works(tmp_path: Path) -> None:
