@@ -21,6 +21,7 @@ from autoselect.cli.search import search
 from autoselect.embedded import calibration, model_bytes, search_samples
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import MEASURED_COLUMNS, front_columns, trial_columns
+from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing.cured import CURE_COLUMNS
 from autoselect.study.finishing.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS
 from autoselect.study.finishing.limits_file import COLUMNS as LIMIT_COLUMNS
@@ -155,6 +156,14 @@ def test_search_space_of_the_docs_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(block, encoding="utf-8")
     assert [choice.kind for choice in read_space(str(path)).choices] == ["nodes", "trailing"]
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_profiles_of_the_docs_are_read(number: int, tmp_path: Path) -> None:
+    block = _blocks(ROOT / "docs" / "how-to" / "target.md", "toml")[number]
+    path = tmp_path / "mine.toml"
+    path.write_text(block, encoding="utf-8")
+    assert f'name = "{read_target(str(path)).name}"' in block
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

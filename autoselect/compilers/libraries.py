@@ -81,13 +81,13 @@ def find_libraries(manufacturer: str, named: str | None = None) -> Libraries | N
     """
     needed = NEEDED.get(manufacturer)
     if needed is None:
-        return _only_named(manufacturer, Path(named)) if named else None
+        return _only_named(manufacturer, _whole(named)) if named else None
     for origin, folder in _places(named):
         missing = [name for name in needed if not (folder / name).is_file()]
         if set(missing) - {_UNUSED}:
             raise UsageError(
                 f"The libraries of {manufacturer} are incomplete: {folder} ({origin}) has no {', '.join(missing)}. "
-                f"{_BRING}"
+                f"{_CORRECT.get(origin, '')}{_BRING}"
             )
         beside = folder.parent / f"{folder.name}.libs"
         return Libraries(
@@ -113,12 +113,24 @@ _BRING = (
 )
 
 
+_CORRECT = {
+    "the profile": "Change libraries in the profile, or leave it out. ",
+    QNN_VARIABLE: f"Change the variable {QNN_VARIABLE}. ",
+}
+"""By who named a folder, what mends it where it is the wrong one."""
+
+
+def _whole(path: str) -> Path:
+    """A folder that somebody has named, as seen from anywhere; ~ is their home."""
+    return Path(os.path.expanduser(path)).absolute()  # Path.expanduser raises if a user has no home.
+
+
 def _places(named: str | None) -> Iterator[tuple[str, Path]]:
     """Who names a folder, and the folder."""
     if named:
-        yield "the profile", Path(named)
+        yield "the profile", _whole(named)
     if variable := os.environ.get(QNN_VARIABLE):
-        yield QNN_VARIABLE, Path(variable)
+        yield QNN_VARIABLE, _whole(variable)
     if folder := _sdk_folder():
         yield _named(_SDK_PACKAGE), folder
     spec = importlib.util.find_spec(_WHEEL_PACKAGE)

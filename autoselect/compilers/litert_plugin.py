@@ -28,6 +28,7 @@ from autoselect.compilers.numbering import number_of, numbered
 from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, LitertPlugin, Target
 from autoselect.domain.verdicts import judge
+from autoselect.domain.words import did_you_mean
 from autoselect.errors import CompilerRefusal, JobFailed, ModelError, UsageError, WorkerDied
 from autoselect.isolation.tether import run_tethered
 from autoselect.tflite import flatbuffer as fb
@@ -149,11 +150,17 @@ class PluginCompiler:
         spec = importlib.util.find_spec("ai_edge_litert")
         root = Path((spec.submodule_search_locations or [""])[0]) if spec is not None else Path()
         program = root / "tools" / "apply_plugin_main"
-        folder = root / "vendors" / _FOLDERS.get(self._plugin.manufacturer, "") / "compiler"
-        if self._plugin.manufacturer not in _FOLDERS or not (folder.is_dir() and program.is_file()):
+        vendor = self._plugin.manufacturer
+        if vendor not in _FOLDERS:
             raise UsageError(
-                f"LiteRT has no compiler plugin for {self._plugin.manufacturer!r} here: expected one of "
-                f"{', '.join(_FOLDERS)} in {root / 'vendors'}, and {program}. They come with "
+                f"The profile {self._target.name} names the manufacturer {vendor!r}: expected one of "
+                f"{', '.join(_FOLDERS)}, which LiteRT has plugins of. Change manufacturer there."
+                f"{did_you_mean(vendor, _FOLDERS, most=1)}"
+            )
+        folder = root / "vendors" / _FOLDERS[vendor] / "compiler"
+        if not (folder.is_dir() and program.is_file()):
+            raise UsageError(
+                f"LiteRT's compiler plugin for {vendor} is not here: expected {folder} and {program}. They come with "
                 "ai-edge-litert 2.1 or newer on Linux."
             )
         return [*(self._program or [str(program)]), f"--libs={folder}"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from autoselect.domain.words import did_you_mean
 from autoselect.errors import UsageError
 
 if sys.version_info >= (3, 11):
@@ -52,28 +53,52 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
 def first_wrong(exc: ValidationError) -> str:
     """Of the first wrong value of a pydantic model, its place, what was expected, and what came.
 
-    The alternatives of a union are no places. If the first of them is a word, the last says what is meant.
+    The alternatives of a union are no places. If the first of them is a word, the last says what else is meant. If a
+    key is missing and one of a name much like it is there, which nobody knows, that one is told.
     """
     errors = exc.errors()
     places = [
-        [str(part) for part in error["loc"] if not str(part).startswith(("literal[", "list[", "function-"))]
+        [str(part) for part in error["loc"] if not str(part).startswith(("literal[", "list[", "function-", "[key]"))]
         for error in errors
     ]
     first, place = errors[0], places[0]
     if first["type"] == "literal_error":
-        first, place = [pair for pair in zip(errors, places, strict=True) if pair[1][: len(place)] == place][-1]
+        last, place = [pair for pair in zip(errors, places, strict=True) if pair[1][: len(place)] == place][-1]
+        if last["type"] == "list_type":
+            word = first["msg"].removeprefix(_EXPECTED)
+            return f"{'.'.join(place)}: {_EXPECTED}{word} or a list, got {_came(last)}."
+        first = last
+    if first["type"] == "missing":
+        unknown = [one for error, one in zip(errors, places, strict=True) if error["type"] == "extra_forbidden"]
+        for own in unknown:
+            if own[:-1] == place[:-1] and (hint := did_you_mean(own[-1], place[-1:])):
+                return f"{'.'.join(own)}: there is no such key.{hint}"
     return f"{'.'.join(place)}: {wrong(first)}."
+
+
+_EXPECTED = "Input should be "
 
 
 def wrong(error: Mapping[str, Any]) -> str:
     """One of pydantic's errors as what was expected, and what came."""
+    context = error.get("ctx", {})
     names = {  # pydantic says what Python calls them
         "tuple_type": "Input should be a valid list",
         "dict_type": "Input should be a table",
         "model_type": "Input should be a table",
         "model_attributes_type": "Input should be a table",
-        "union_tag_not_found": f"Input should have the key {error.get('ctx', {}).get('discriminator')}",
+        "union_tag_not_found": f"Input should have the key {context.get('discriminator')}",
+        "union_tag_invalid": f"the key {context.get('discriminator')} should be one of {context.get('expected_tags')}",
+        "extra_forbidden": "there is no such key",
+        "missing": "it is required, and missing",
     }
     told = names.get(error["type"], error["msg"]).removeprefix("Value error, ").rstrip(".")
-    came = repr(error.get("input"))
-    return told if error["type"] == "missing" or told.startswith(came) else f"{told}, got {came}"
+    came = _came(error)
+    is_told = told.startswith(came) or (error["type"] == "value_error" and came in told.split())
+    return told if error["type"] == "missing" or is_told else f"{told}, got {came}"
+
+
+def _came(error: Mapping[str, Any]) -> str:
+    """What came, without what a whole table holds."""
+    came = error.get("ctx", {}).get("tag", error.get("input"))
+    return "a table" if isinstance(came, Mapping) else repr(came)

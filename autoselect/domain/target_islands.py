@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from autoselect.domain.graph import IN_INTEGERS, Graph, Op, OpKind, answered
 from autoselect.domain.targets import Target
@@ -109,13 +110,23 @@ def computing_in(
 
 
 def without(graph: Graph, ops: Iterable[int]) -> Graph:
-    """The graph as if these ops computed in 8-bit integers: all others are integer, conversions are gone."""
-    changed = list(graph.ops)
-    for i in ops:
-        if changed[i].left_because:
-            changed[i] = answered(changed[i], ("",) * max(len(changed[i].answers), 1))
-        if changed[i].kind is OpKind.BOUNDARY:
-            changed[i] = replace(changed[i], kind=OpKind.NEUTRAL)
-        elif changed[i].kind in (OpKind.FLOAT, OpKind.HYBRID, OpKind.INT16):
-            changed[i] = replace(changed[i], kind=OpKind.INTEGER)
-    return replace(graph, ops=tuple(changed))
+    """The graph as if these ops computed in 8-bit integers: all others are integer, conversions are gone.
+
+    What read the result of a conversion reads what that converted, so that a value still goes from side to side.
+    """
+    changed, tensors, source = list(graph.ops), list(graph.tensors), dict[int, int]()
+    for i in sorted(ops):
+        op = changed[i]
+        if op.left_because:
+            op = answered(op, ("",) * max(len(op.answers), 1))
+        if op.kind is OpKind.BOUNDARY:
+            op = replace(op, kind=OpKind.NEUTRAL)
+            source[op.outputs[0]] = source.get(op.inputs[0], op.inputs[0])
+        elif op.kind in (OpKind.FLOAT, OpKind.HYBRID, OpKind.INT16):
+            op = replace(op, kind=OpKind.INTEGER)
+            for t in set(op.outputs).difference(graph.outputs):
+                if (tensor := tensors[t]).dtype in ("float32", "int16"):
+                    tensors[t] = replace(tensor, dtype="int8", size_bytes=prod(tensor.shape))
+        changed[i] = op
+    rewired = tuple(replace(op, inputs=tuple(source.get(t, t) for t in op.inputs)) for op in changed)
+    return replace(graph, ops=rewired, tensors=tuple(tensors))

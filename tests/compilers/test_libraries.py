@@ -139,6 +139,20 @@ def test_an_incomplete_folder_is_told_with_what_it_lacks(
     told = str(caught.value)
     assert f"{folder} ({place}) has no {missing}." in told
     assert "pip install 'autoselect[qualcomm]'" in told
+    assert ("Change libraries" in told) == (place == "the profile")
+
+
+@pytest.mark.parametrize("manufacturer", ["Qualcomm", "MediaTek"])
+@pytest.mark.parametrize("named", ["~/qnn", "qnn", "./qnn"])
+def test_a_folder_may_be_named_from_home_and_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, manufacturer: str
+) -> None:
+    filled(tmp_path / "qnn")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = find_libraries(manufacturer, named)
+    assert found is not None
+    assert found.folder == tmp_path / "qnn"
 
 
 @pytest.mark.usefixtures("bare")

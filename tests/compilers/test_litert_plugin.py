@@ -458,10 +458,12 @@ def test_a_nightly_litert_has_its_version(monkeypatch: pytest.MonkeyPatch) -> No
     assert PluginCompiler(elsewhere).versions() == {"LiteRT": "9.8.7"}
 
 
-def test_a_vendor_without_a_plugin_is_told() -> None:
-    other = replace(PHONE, compiler=LitertPlugin(manufacturer="Acme", soc_model="X"))
-    with pytest.raises(UsageError, match=r"'Acme' .*Google, Intel, "):
+@pytest.mark.parametrize(("name", "nearest"), [("Acme", "there."), ("qualcomm", "'Qualcomm'?")])
+def test_a_vendor_without_a_plugin_is_told(name: str, nearest: str) -> None:
+    other = replace(PHONE, compiler=LitertPlugin(manufacturer=name, soc_model="X"))
+    with pytest.raises(UsageError, match=rf"'{name}': .*Google, Intel, ") as caught:
         PluginCompiler(other).require()
+    assert str(caught.value).endswith(nearest)
 
 
 def test_without_litert_it_is_said_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,6 +177,15 @@ def test_an_island_at_an_end_takes_the_conversion_of_the_interface_with_it(kinds
     assert island.gain == pytest.approx(judge(graph, target).cost - judge(chain("i" * len(kinds)), target).cost)
 
 
+@pytest.mark.parametrize("kinds", ["ifi", "ffi", "iff", "iffif"])
+@pytest.mark.parametrize("at", range(5))
+def test_an_island_beside_an_integer_op_of_the_host_still_hands_its_values_over(kinds: str, at: int) -> None:
+    names = "".join("X" if place == at else "A" for place in range(len(kinds)))
+    graph, integer = chain(kinds, names), chain("i" * len(kinds), names)
+    strays = {i for i, op in enumerate(graph.ops) if op.kind is not OpKind.INTEGER}
+    assert judge(without(graph, strays), NPU).cost == pytest.approx(judge(integer, NPU).cost)
+
+
 def test_a_conversion_of_the_interface_stays_while_others_read_it() -> None:
     graph = chain("fi")
     shared = replace(graph, ops=(*graph.ops, replace(graph.ops[1], outputs=graph.ops[-1].outputs)))

@@ -57,6 +57,18 @@ def test_the_section_has_each_model_once_with_texts(tmp_path: Path) -> None:
     assert section["reasons"][0]["models"] == "2 of recommended, all-DRQ"
 
 
+@pytest.mark.parametrize(("partitions", "told"), [(2, frames.MISSING), (0, "0 B")])
+def test_bytes_that_a_compiler_does_not_tell_are_none(tmp_path: Path, partitions: int, told: str) -> None:
+    run = chip_run(tmp_path)
+    members = run.summary["compiler"]["members"]
+    for made_of in members.values():
+        made_of |= {"ddr_bytes": 0, "segments": partitions}
+    rows = all_rows(frames.reference_rows(run.summary), frames.front_rows(run.front, run.summary))
+    lines = [re.split(r"  +", line) for line in chip_lines(rows, run.summary, reference_ids(run.trials))]
+    assert {row["ddr"] for row in context(run)["chips"][0]["rows"]} == {told}
+    assert {cells[3] for cells in lines[1:] if len(cells) > 3} == {told}
+
+
 def test_the_page_says_that_no_device_was_there(tmp_path: Path) -> None:
     html = page_of(chip_run(tmp_path))
     assert "No device" in html

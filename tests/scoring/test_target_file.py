@@ -111,7 +111,7 @@ WRONG = {
     "a key of another kind": (
         "[host]",
         f"{PLUGIN}memory_mode = 'Shared_Sram'\n[host]",
-        r"compiler\..*memory_mode: .*not permitted",
+        r"compiler\..*memory_mode: .*no such key",
     ),
     "a plugin without its chip": (
         "[host]",

@@ -9,7 +9,7 @@ from typing import Any
 from autoselect.domain.words import between
 from autoselect.report.page.models import spoken
 from autoselect.report.tables.chip_results import Chip, OnChip, chips_of, reference_ids
-from autoselect.report.tables.frames import MISSING, format_size, front_rows, reference_rows
+from autoselect.report.tables.frames import MISSING, front_rows, reference_rows
 from autoselect.report.tables.target_tables import version_texts
 from autoselect.runs.run import Run
 
@@ -68,7 +68,7 @@ def _row(run: Run, key: str, label: str, model: OnChip) -> Row:
         "label": label,
         "partitions": model.partitions,
         "left_ops": model.left_ops,
-        "ddr": format_size(model.ddr_bytes),
+        "ddr": model.ddr_text,
         "chip": score("chip"),
         "cpu": score("cpu"),
         "between": MISSING if low is None or high is None else between(low, high, str(run.summary["metric"])),

@@ -42,6 +42,11 @@ class OnChip:
         return number(self.scores.get(name))
 
     @property
+    def ddr_text(self) -> str:
+        """The bytes for people. Any piece moves some: where there are pieces and none, the compiler does not tell."""
+        return MISSING if self.partitions and not self.ddr_bytes else format_size(self.ddr_bytes)
+
+    @property
     def differs(self) -> bool:
         """Whether chip and CPU differ by more than noise."""
         return bool(self.scores.get("differs"))
@@ -149,7 +154,7 @@ def _cells(chip: Chip, models: Sequence[tuple[str, OnChip]], summary: Mapping[st
     found: list[tuple[str, ...]] = [(f"on {chip.name}", "partitions", "left ops", "DDR", *scored)]
     for (name, model), pair in zip(models, scores, strict=True):
         texts = [_text(score, scale) for score in pair] if chip.emulated else []
-        found.append((name, str(model.partitions), str(model.left_ops), format_size(model.ddr_bytes), *texts))
+        found.append((name, str(model.partitions), str(model.left_ops), model.ddr_text, *texts))
     return found
 
 

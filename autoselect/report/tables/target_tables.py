@@ -27,7 +27,7 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
         ("verdict", clean(target["refusal"]) if target["refusal"] else "accepted"),
         ("ops", ", ".join(f"{count} {place}" for place, count in places.items()) + (", forecast" if expected else "")),
         ("segments", f"{target['segments']}{expected}"),
-        ("crossings", f"{target['crossing_tensors']} tensors, {format_size(target['crossing_bytes'])}"),
+        ("crossings", f"{counted(target['crossing_tensors'], 'tensor')}, {format_size(target['crossing_bytes'])}"),
         ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
         *_penalty_rows(target),
     ]
