@@ -136,12 +136,8 @@ def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str
     columns, figures = case.scoring.costs, dict[str, float]()
     if "arena_bytes" in columns:
         figures["arena_bytes"] = peak_activation_bytes(graph)
-    if "npu_cycles" in columns and compiled:
-        figures["npu_cycles"] = compiled["cycles"]
-    if "ddr_bytes" in columns and compiled:
-        figures["ddr_bytes"] = compiled["ddr_bytes"]
-    if "flash_bytes" in columns and compiled:
-        figures["flash_bytes"] = compiled["stored_bytes"]
+    of_compiler = {"npu_cycles": "cycles", "ddr_bytes": "ddr_bytes", "flash_bytes": "stored_bytes"}
+    figures |= {column: compiled[told] for column, told in of_compiler.items() if column in columns and compiled}
     if "download_bytes" in columns:
         # Level of zlib: what a store or a server that packs files well makes of one.
         figures["download_bytes"] = len(zlib.compress(content, 9))

@@ -25,7 +25,7 @@ from autoselect.sources.converters.converter import LOG, Converter, Description
 from autoselect.sources.converters.kinds import Kind
 from autoselect.sources.converters.proof import Layout, Proof, prove
 from autoselect.sources.tflite_files import FloatModel, from_bytes
-from autoselect.sources.wishes import NO_WISHES, Wishes, sizes_of
+from autoselect.sources.wishes import Wishes, sizes_of
 
 _SAMPLES = 4
 """On which source and converted model are compared."""
@@ -144,16 +144,12 @@ def _converted(
     told = json.loads((out / "proof.json").read_text(encoding="utf-8"))["told"]
     if are_drawn:
         told[0] += " The inputs were drawn at random: with calibration samples it is proved on those."
-    return pool_model(pool, out / "float.tflite", converter.timeout_seconds).noted(*told)
-
-
-def pool_model(pool: Workers, path: Path, timeout_seconds: float) -> FloatModel:
-    """The converted file made ready, in a worker: its shapes may have to be settled."""
-    return pool.call(_ready, path, timeout_seconds=timeout_seconds)
+    return pool.call(_ready, out / "float.tflite", timeout_seconds=converter.timeout_seconds).noted(*told)
 
 
 def _ready(path: Path) -> FloatModel:
-    return from_bytes(path.read_bytes(), NO_WISHES)
+    """The converted file made ready; for a worker, since its shapes may have to be settled."""
+    return from_bytes(path.read_bytes())
 
 
 def _samples(specs: tuple[TensorSpec, ...], given: Given) -> tuple[list[dict[str, np.ndarray]], bool]:

@@ -166,16 +166,10 @@ def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], wit
     It runs on the rows in their order until two standard errors of the mean are less than ``within`` times the mean,
     but on ``_FEWEST`` at least; 0 is for all rows.
     """
-    return _look(root, recipe, samples, rows, within).shares
-
-
-def _look(root: Path, recipe: str, samples: str, rows: Sequence[int], within: float = 0.0) -> Looked:
     case = open_case(root)
-    content = case.builder.content(Recipe.from_json(recipe))
-    runner = Runner(wide_kernels.quick(content))
+    runner = Runner(wide_kernels.quick(case.builder.content(Recipe.from_json(recipe))))
     expected = float_outputs(root, samples, tuple(rows))
-    shares = _shares(runner, samples_of(case, samples, rows), expected, within)
-    return Looked(shares=shares, size_bytes=len(content))
+    return _shares(runner, samples_of(case, samples, rows), expected, within)
 
 
 def shares_of_error(root: Path, content: bytes, rows: Sequence[int]) -> list[float]:

@@ -137,6 +137,5 @@ def _classes(label: np.ndarray, theirs: np.ndarray, ours: np.ndarray) -> tuple[C
 
 def _numbers(case: OpenCase, part: str) -> list[int] | None:
     """The places of a part's samples in the data set; None if the part is all of it."""
-    split = json.loads(case.files.split(part).read_text(encoding="utf-8"))
-    indices: list[int] | None = split["indices"]
+    indices: list[int] | None = json.loads(case.files.split(part).read_text(encoding="utf-8"))["indices"]
     return indices
