@@ -15,7 +15,15 @@ import numpy as np
 from autoselect.cases.divergence import closeness, shares_of
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.cases.score_jobs import Attempt, ScoreReply, score_errors, summary, summary_of_evaluated
+from autoselect.cases.score_jobs import (
+    UNKNOWN,
+    Attempt,
+    ScoreReply,
+    means_of_closeness,
+    score_errors,
+    summary,
+    summary_of_evaluated,
+)
 from autoselect.errors import MetricError, UsageError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate, racing
@@ -128,13 +136,11 @@ def _race(attempt: Attempt, schedule: racing.Schedule, rules: racing.Race | None
     for look, evidence in enumerate(_evidence_by_look(attempt, schedule)):
         if look < last and rules is not None and rules.is_lost(evidence[0], look):
             estimate = racing.stratified_mean(evidence[0], schedule, look)
-            sqnr_db, divergence = _closeness(attempt, evidence[1:], schedule, look)
             return Dropped(
                 samples=schedule.looks[look],
                 total=len(schedule.order),
                 estimate=estimate,
-                sqnr_db=sqnr_db,
-                divergence=divergence,
+                **_closeness(attempt, evidence[1:], schedule, look),
                 **attempt.spent(),
             )
     if attempt.case.scoring.evaluator is None:
@@ -146,16 +152,15 @@ def _race(attempt: Attempt, schedule: racing.Schedule, rules: racing.Race | None
 
 def _closeness(
     attempt: Attempt, fidelity: Sequence[np.ndarray], schedule: racing.Schedule, look: int
-) -> tuple[float, float]:
+) -> dict[str, float]:
     """Decibels and share of error: of the samples seen, with an evaluator of a few calibration samples; else NaN."""
     if attempt.case.scoring.evaluator is not None:
         assert attempt.runner is not None
-        decibels = closeness(attempt.case, attempt.runner)
-        return (float(decibels.mean()), float(shares_of(decibels).mean())) if len(decibels) else (np.nan, np.nan)
-    for decibels in fidelity:
-        sqnr_db, divergence = (racing.stratified_mean(rows, schedule, look) for rows in (decibels, shares_of(decibels)))
-        return sqnr_db, divergence
-    return np.nan, np.nan
+        return means_of_closeness(closeness(attempt.case, attempt.runner))
+    if not fidelity:
+        return means_of_closeness(UNKNOWN)
+    figures = {"sqnr_db": fidelity[0], "divergence": shares_of(fidelity[0])}
+    return {name: racing.stratified_mean(rows, schedule, look) for name, rows in figures.items()}
 
 
 def _evidence_by_look(attempt: Attempt, schedule: racing.Schedule) -> Iterator[list[np.ndarray]]:

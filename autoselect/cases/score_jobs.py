@@ -26,7 +26,7 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import paired_drop
 from autoselect.tflite.runner import Runner, Running
 
-_UNKNOWN = np.zeros((0, 1))
+UNKNOWN = np.zeros((0, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ def _evaluated(attempt: Attempt, evaluator: evaluate.Evaluator, interval: bool) 
             found = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
     else:
         found = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
-    near = closeness(attempt.case, attempt.runner) if attempt.part == "search" else _UNKNOWN
+    near = closeness(attempt.case, attempt.runner) if attempt.part == "search" else UNKNOWN
     return summary_of_evaluated(attempt, found, near, interval=interval)
 
 
@@ -225,7 +225,7 @@ def summary(attempt: Attempt, evidence: Sequence[np.ndarray], *, interval: bool)
         StorageError: If the evidence cannot be kept.
     """
     rows, *decibels = evidence
-    near = decibels[0] if decibels else _UNKNOWN
+    near = decibels[0] if decibels else UNKNOWN
     return _reply(attempt, attempt.metrics[0], rows, near, interval, kept=decibels)
 
 
@@ -246,7 +246,7 @@ def _reply(
     return ScoreReply(
         value=value,
         **(_paired(attempt.case, metric, rows) if now else {"noise": np.nan, "bound": np.nan}),
-        **_closeness(decibels),
+        **means_of_closeness(decibels),
         low=low,
         high=high,
         samples=len(rows),
@@ -273,8 +273,8 @@ def _value_of(metric: Metric, rows: np.ndarray) -> float:
     return value
 
 
-def _closeness(decibels: np.ndarray) -> dict[str, float]:
-    """Both means; NaN where there are no decibels."""
+def means_of_closeness(decibels: np.ndarray) -> dict[str, float]:
+    """Means of decibels and of shares of error; NaN where there are no decibels."""
     if not len(decibels):
         return {"sqnr_db": np.nan, "divergence": np.nan}
     return {"sqnr_db": float(decibels.mean()), "divergence": float(shares_of(decibels).mean())}
