@@ -1,6 +1,7 @@
 """What workers do to say how sure a score is: paired differences to float, sample by sample.
 
-Everything is read from kept rows of evidence; a candidate whose rows are too wide to be kept runs once more.
+Everything is read from kept rows of evidence; a candidate whose rows are too wide to be kept runs once more. What the
+types of inputs and outputs alone lose is scored anew.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import numpy as np
 
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.cases.score_jobs import score, score_errors
+from autoselect.domain.recipe import Recipe
+from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
 from autoselect.scoring.paired import PairedDrop
@@ -116,6 +120,32 @@ def blind_score(root: Path) -> float | None:
     rows = np.stack([metric.observe(dict.fromkeys(outputs, answer), target, None) for target in targets])
     lowest = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search"), groups=case.groups("search")).low
     return metric.summarise(rows) if lowest <= 0.0 else None  # NaN where the metric has no value for such rows.
+
+
+def score_types(root: Path, recipe_json: str) -> tuple[float, float | None]:
+    """Score the float model on the search samples with the types of inputs and outputs that a recipe has.
+
+    The nodes and repairs of the recipe do not count.
+
+    Returns:
+        The score, and the lower end of the 95 % interval of what these types lose, in the metric's units. This end is
+        None with an evaluator that returns one number.
+
+    Raises:
+        BuildError: If it cannot be built.
+        ScoreError: If it cannot be run, or has no score.
+    """
+    case = open_case(root)
+    nodes = frozenset(node.name for node in case.prepared.layers.nodes)
+    recipe = Recipe.from_json(recipe_json)
+    candidate = case.builder.build(
+        Recipe(denylisted_nodes=nodes, fallback="float", per_channel=recipe.per_channel, io_type=recipe.io_type)
+    )
+    write_bytes(case.files.candidate(candidate.sha256), candidate.content)
+    value = score(root, candidate.sha256, "search", False).value
+    with score_errors(candidate.sha256):
+        pair = paired(root, candidate.sha256)
+    return value, None if pair is None else pair.low
 
 
 def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from autoselect.cases import build_jobs, chip_jobs, clipping_jobs, evidence_jobs, score_jobs, type_jobs
+from autoselect.cases import build_jobs, chip_jobs, clipping_jobs, evidence_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
@@ -89,7 +89,7 @@ def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]
 def types_of(root: Path, pool: Workers, settings: Settled, yardstick: Yardstick, metric: str) -> tuple[str, ...]:
     """A warning if the type of inputs and outputs alone loses more than the limit allows; empty if it does not."""
     try:
-        value, lost = pool.call(type_jobs.score_types, root, settings.template.to_json())
+        value, lost = pool.call(evidence_jobs.score_types, root, settings.template.to_json())
     except TrialError:
         return ()
     if lost is None:

@@ -14,7 +14,6 @@ from autoselect.cases import evidence_jobs, score_jobs
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase
 from autoselect.cases.prepare import Case, write_scoring
-from autoselect.cases.type_jobs import score_types
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import make_windows
 from autoselect.scoring.metric_base import Metric
@@ -193,8 +192,8 @@ def test_a_float_model_that_knows_no_more_than_the_commonest_class_is_told_from_
 
 def test_eight_bits_at_the_inputs_alone_cost_what_float_loses_with_them(made: tuple[CaseFiles, str]) -> None:
     files, _ = made
-    plain, lost_by_plain = score_types(files.root, Recipe().to_json())
-    coarse, lost = score_types(files.root, Recipe(io_type="int8").to_json())
+    plain, lost_by_plain = evidence_jobs.score_types(files.root, Recipe().to_json())
+    coarse, lost = evidence_jobs.score_types(files.root, Recipe(io_type="int8").to_json())
     assert plain == np.load(files.rows(FLOAT)).mean()
     assert lost_by_plain is not None
     assert lost is not None
