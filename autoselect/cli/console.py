@@ -131,9 +131,7 @@ def results_only_on_stdout() -> Iterator[None]:
 
     A model's library or a user's metric may print; results must stay readable by a machine.
     """
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        stack.enter_context(_descriptor_to_stderr())
+    with contextlib.redirect_stdout(sys.stderr), _descriptor_to_stderr():
         yield
 
 

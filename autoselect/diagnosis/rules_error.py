@@ -98,17 +98,17 @@ def _denylist(nodes: Sequence[Node], *, is_all: bool) -> str:
 
 
 def _effects(findings: Findings, suspects: Sequence[str]) -> dict[str, float]:
-    """What leaving each measured suspect out changes, see :func:`_effect`; empty without ablation or damage."""
-    if not findings.divergence > 0.0:
-        return {}
-    return {name: _effect(findings, name, findings.divergence) for name in suspects if name in findings.ablations}
+    """Share of the divergence that leaving each suspect out takes away or that it gives alone, the larger.
 
-
-def _effect(findings: Findings, name: str, reference: float) -> float:
-    """Share of the divergence that leaving the node out takes away or that the node gives alone, the larger."""
-    ablation = findings.ablations[name]
-    shares = [1.0 - ablation.leave_one_out / reference, ablation.leave_one_in / reference]
-    return max([s for s in shares if not math.isnan(s)], default=0.0)
+    Empty without ablation or damage.
+    """
+    whole = findings.divergence
+    found: dict[str, float] = {}
+    for name in suspects if whole > 0.0 else ():
+        if (ablation := findings.ablations.get(name)) is not None:
+            shares = (1.0 - ablation.leave_one_out / whole, ablation.leave_one_in / whole)
+            found[name] = max((s for s in shares if not math.isnan(s)), default=0.0)
+    return found
 
 
 def unhealthy_error(findings: Findings) -> Advice | None:

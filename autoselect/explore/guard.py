@@ -58,16 +58,17 @@ class Guard:
         """What a request gets that does not go on; None for those that do."""
         headers, method = Headers(scope=scope), scope["method"]
         if headers.get("host", "") not in self._hosts:
-            return _refusal(403, "This server is for the address that it printed.")
+            return _refusal("This server is for the address that it printed.")
         origin = headers.get("origin")
         if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
-            return _refusal(403, "A page of another site asked. Only the page of this server may.")
-        if scope["path"] == "/" and method in _READING and "token" in (asked := _query(scope)):
+            return _refusal("A page of another site asked. Only the page of this server may.")
+        asked = QueryParams(scope.get("query_string", b""))
+        if scope["path"] == "/" and method in _READING and "token" in asked:
             return self._welcome(asked["token"])
         if not self._knows(headers):
-            return _refusal(403, "The token is missing or wrong. Open the address that autoselect explore printed.")
+            return _refusal("The token is missing or wrong. Open the address that autoselect explore printed.")
         if method not in _READING and headers.get(HEADER) != "1":
-            return _refusal(403, f"The header {HEADER.title()}: 1 is missing.")
+            return _refusal(f"The header {HEADER.title()}: 1 is missing.")
         return None
 
     def _welcome(self, token: str) -> Response:
@@ -76,7 +77,7 @@ class Guard:
         The next request comes from this answer, not from a page with a link to it: to those no strict cookie is sent.
         """
         if not _is_equal(token, self._token):
-            return _refusal(403, "The token is wrong. Open the address that autoselect explore printed.")
+            return _refusal("The token is wrong. Open the address that autoselect explore printed.")
         response = HTMLResponse(_ON, headers={"cache-control": "no-store", "referrer-policy": "no-referrer"})
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
         return response
@@ -108,13 +109,9 @@ def policy_of(nonce: str) -> str:
     )
 
 
-def _query(scope: Scope) -> QueryParams:
-    return QueryParams(scope.get("query_string", b""))
-
-
 def _is_equal(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode(), token.encode())
 
 
-def _refusal(status: int, words: str) -> Response:
-    return JSONResponse({"error": words}, status_code=status, headers={"cache-control": "no-store"})
+def _refusal(words: str) -> Response:
+    return JSONResponse({"error": words}, status_code=403, headers={"cache-control": "no-store"})
