@@ -6,24 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from autoselect.data.kinds import Samples
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.result import Result
 from autoselect.study.what_if.workshop import Scored
 
-
-class Maker(Protocol):
-    """Builds and scores what was asked about."""
-
-    def content_of(self, answer: WhatIf) -> bytes:
-        """The bytes of the candidate's file."""
-        ...
-
-    def score_of(self, answer: WhatIf, samples: Samples | None, live: Mapping[str, Any]) -> Scored:
-        """Its score."""
-        ...
+if TYPE_CHECKING:
+    from autoselect.study.what_if.questions import Questions
 
 
 class _Asked(Result):
@@ -31,7 +22,7 @@ class _Asked(Result):
 
     __slots__ = ("_maker", "_spec")
 
-    _maker: Maker
+    _maker: Questions
     _spec: str
 
 
@@ -187,7 +178,7 @@ class WhatIf(_Asked):
         return {**plain, **counts, "dominated_by": " ".join(self.dominated_by)}
 
 
-def answered_by(answer: WhatIf, maker: Maker, spec: str) -> WhatIf:
+def answered_by(answer: WhatIf, maker: Questions, spec: str) -> WhatIf:
     """The answer, which knows who builds and scores it, and for which target."""
     object.__setattr__(answer, "_maker", maker)
     object.__setattr__(answer, "_spec", spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.recipe import Recipe
@@ -14,8 +14,8 @@ from autoselect.study.what_if.changes import moved
 from autoselect.study.what_if.choices import MOVES
 from autoselect.study.what_if.questions import Forecast, Questions
 
-GOALS: Mapping[str, str] = {"penalty": "penalty", "size": "size_bytes", "drop": "drop"}
-"""What a step may be to lower, and the figure of it."""
+GOALS = ("penalty", "size", "drop")
+"""What a step may be to lower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

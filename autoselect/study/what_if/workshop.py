@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -150,15 +151,8 @@ class Workshop:
         """Names, layer table and graph of the model."""
         return load_prepared(self.files.prepared)
 
-    @contextlib.contextmanager
-    def _working(self) -> Iterator[Workers]:
-        with open_pool(1, log=self._root / "worker.log") as pool:
-            yield pool
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """The targets that were asked for."""
-        return tuple(self._places.values())
+    def _working(self) -> AbstractContextManager[Workers]:
+        return open_pool(1, log=self._root / "worker.log")
 
     def place(self, target: str | None = None) -> Place:
         """The target of the run, or another one; it is looked at once.
