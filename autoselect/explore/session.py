@@ -73,7 +73,7 @@ class Session:
             )
         recover(self._folder)
         seen, run = self._stamp(), load_run(self.directory)
-        if not self._is_drawn():
+        if _stamp_of(self._folder.report)[0] < _stamp_of(self._folder.summary)[0]:  # Drawn before somebody was killed.
             with contextlib.suppress(StorageError):  # One may look at a run that one may not change.
                 write_page(run, self._folder.report)
         questions = Questions(self._folder, workshop)
@@ -100,10 +100,6 @@ class Session:
     def _stamp(self) -> tuple[int, ...]:
         """What is another one as soon as a trial is told, or a process has ended its work on the run."""
         return tuple(number for path in (self._folder.summary, self._folder.study) for number in _stamp_of(path))
-
-    def _is_drawn(self) -> bool:
-        """Whether the report is of the run as it is, and not of before somebody was killed."""
-        return _stamp_of(self._folder.report)[0] >= _stamp_of(self._folder.summary)[0]
 
     def run(self) -> Row:
         """What a page shows of the run before anything is asked."""

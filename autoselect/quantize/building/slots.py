@@ -120,7 +120,7 @@ class Slots:
             if place in twins:
                 for tensor, value in twins[place]:
                     self._note(tensor, value, own=True)
-            elif self._converts(model, op):
+            elif fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_integer:
                 self._convert(int(op.inputs[0]), int(op.outputs[0]))
             elif len(op.outputs):
                 self.helpers.append(place)
@@ -159,9 +159,6 @@ class Slots:
             ]
             for index, place in whole.places.items()
         }
-
-    def _converts(self, model: fb.Model, op: fb.Operator) -> bool:
-        return fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in self.of_integer
 
     def _convert(self, source: int, result: int) -> None:
         parent = self.of_integer[source]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -229,8 +229,8 @@ def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
                 "count": len(island),
                 "buys": buys,
                 "source": source,
-                "size": _signed(number_of(row["size_bytes"])),
-                "penalty": _more_or_less(number_of(row["penalty"]) or 0.0),
+                "size": _signed(number_of(row["size_bytes"]), format_size),
+                "penalty": _signed(number_of(row["penalty"]) or 0.0, format_penalty),
             }
         )
     return found
@@ -258,14 +258,8 @@ def _buys(
     return f"{'−' if gain < 0 else ''}{amount(gain, metric)}", source
 
 
-def _signed(size: float | None) -> str:
-    if size is None:
-        return ""
-    return f"{'−' if size < 0 else '+'}{format_size(abs(size))}"
-
-
-def _more_or_less(penalty: float) -> str:
-    return f"{'−' if penalty < 0 else '+'}{format_penalty(abs(penalty))}"
+def _signed(change: float | None, words: Callable[[float], str]) -> str:
+    return "" if change is None else f"{'−' if change < 0 else '+'}{words(abs(change))}"
 
 
 def read_table(path: Path, columns: frozenset[str]) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autoselect.domain.words import SHARES, label
 from autoselect.report.tables.frames import MISSING, ModelRow, format_size, number, records
 from autoselect.report.tables.model_tables import aligned
-from autoselect.report.tables.result_lines import Scale, scale_of
+from autoselect.report.tables.result_lines import scale_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,10 +153,6 @@ def _cells(chip: Chip, models: Sequence[tuple[str, OnChip]], summary: Mapping[st
     scored = (f"emulated {unit}", f"CPU {scale.unit}".rstrip()) if chip.emulated else ()
     found: list[tuple[str, ...]] = [(f"on {chip.name}", "partitions", "left ops", "DDR", *scored)]
     for (name, model), pair in zip(models, scores, strict=True):
-        texts = [_text(score, scale) for score in pair] if chip.emulated else []
+        texts = [MISSING if score is None else scale.text(score) for score in pair] if chip.emulated else []
         found.append((name, str(model.partitions), str(model.left_ops), model.ddr_text, *texts))
     return found
-
-
-def _text(score: float | None, scale: Scale) -> str:
-    return MISSING if score is None else scale.text(score)

@@ -59,7 +59,7 @@ def _write_units(kept: Path, before: Path, problem: Problem | None) -> None:
         with storage_errors(kept):
             shutil.copy2(before / _UNITS, kept / _UNITS)
         return
-    units = None if problem is None else [_row(unit) for unit in problem.units]
+    units = None if problem is None else [{**asdict(unit), "nodes": sorted(unit.nodes)} for unit in problem.units]
     pinned = [] if problem is None else sorted(problem.pinned)
     known = {"format": _FORMAT, "prepared": PREPARED_FORMAT, "units": units, "pinned": pinned}
     write_json(kept / _UNITS, known)
@@ -101,10 +101,6 @@ def kept_standings(folder: RunFolder) -> tuple[Shown, list[Shown]]:
         return read(found["members"]), [read(rows) for rows in found["resamples"]]
     except (KeyError, TypeError, ValueError) as exc:
         raise RunFolderError(f"{path} is damaged: {exc!r}.") from exc
-
-
-def _row(unit: Unit) -> dict[str, Any]:
-    return {**asdict(unit), "nodes": sorted(unit.nodes)}
 
 
 def open_kept(folder: RunFolder, root: Path) -> CaseFiles:
