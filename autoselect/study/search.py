@@ -75,7 +75,8 @@ def search(
     remarks += references.clipping_of(case.files.root, pool, settings)
     remarks += _spilling(case, settings, folder, pool, clock)
     objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
-    study = _opened_study(folder, objectives)
+    study = SearchStudy(folder.study, objectives)
+    study.close_abandoned()
     told = study.records()
     _keep_pins(folder, told, request.pins)
     if request.pins:
@@ -271,7 +272,9 @@ class _Search:
         choice, ladder = self._with_levels(self.request.knowing(repairs=helpful).settings, before.tries_repairs, pool)
         if ladder is not None:
             write_table(self.folder.weight_levels, COLUMNS_OF_LEVELS, ladder.rows())
-        self.request = _affording(self.request.knowing(repairs=choice), self.case, self.space)
+        self.request = self.request.knowing(repairs=choice)
+        if self.request.members:  # There are as many trials as these and the baselines need.
+            self.request = self.request.knowing(models=len(self._baselines()))
         manifest = self.folder.read_manifest()
         self.folder.write_manifest({**manifest, "settings": self.request.kept()})
 
@@ -306,6 +309,7 @@ class _Search:
 
     def _loop(self) -> SearchLoop:
         """A loop that knows what was told before."""
+        problem = None if self.request.members else self.problem  # Of other runs the interface may differ.
         return SearchLoop(
             self.study,
             self.space,
@@ -316,7 +320,7 @@ class _Search:
             slots=partial(self.pool.slots, self.settings.processes),
             may_race=_may_race(self.request),
             listener=self.clock,
-            forecasts=_forecasts(self.request, self.problem),
+            forecasts=None if problem is None else ForecastCheck(problem, self.settings.template),
             failing=partial(nodes_behind, self.case.graph, self.case.layers.nodes),
         )
 
@@ -324,7 +328,14 @@ class _Search:
         return stop_of(self.request, self.yardstick, self.case.files.root, self.pool, self.study, self.problem)
 
     def _baselines(self) -> list[Baseline]:
-        return _baselines(self.case, self.space, self.request)
+        """Baselines that the target can run (no all-DRQ model without hybrid kernels), and members of other runs."""
+        target, template, sets = read_target(self.settings.target), self.settings.template, self.settings.repairs.sets
+        models = baselines(self.case.layers, self.space, template, helpful=sets, with_float=target.asks_compiler)
+        members = [
+            Baseline(name="merged", recipe=recipe, is_like_others=False, is_whole=False)
+            for recipe in self.request.members
+        ]
+        return [b for b in models if target.runs_hybrid or b.recipe.fallback != "drq"] + members
 
     def _start_trials(self) -> None:
         done = own_trials(self.study.records())
@@ -411,26 +422,6 @@ def _verdict_in_markdown(folder: RunFolder) -> str:
     return "\n".join([str(summary["verdict"]), "", *picks])
 
 
-def _baselines(case: Case, space: BoundSpace, request: Request) -> list[Baseline]:
-    """The baselines that the target can run (no all-DRQ model without hybrid kernels), and members of other runs."""
-    target, settings = read_target(request.settings.target), request.settings
-    runs_hybrid = target.runs_hybrid
-    models = baselines(
-        case.layers, space, settings.template, helpful=settings.repairs.sets, with_float=target.asks_compiler
-    )
-    members = [
-        Baseline(name="merged", recipe=recipe, is_like_others=False, is_whole=False) for recipe in request.members
-    ]
-    return [b for b in models if runs_hybrid or b.recipe.fallback != "drq"] + members
-
-
-def _affording(request: Request, case: Case, space: BoundSpace) -> Request:
-    """The request; with members of other runs it has as many trials as these and the baselines need."""
-    if not request.members:
-        return request
-    return request.knowing(models=len(_baselines(case, space, request)))
-
-
 def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
     """What to say of members of other runs that have no score here, each with the reason."""
     by_recipe = {r.recipe.fingerprint: r for r in study.records() if r.recipe is not None}
@@ -441,19 +432,6 @@ def _unscored(request: Request, study: SearchStudy) -> tuple[str, ...]:
             why = "the merge was stopped before" if record is None or not record.error else record.error
             messages.append(f"Member {number} of {len(request.members)} of the merged runs has no score: {why}")
     return tuple(map(sentence, messages))
-
-
-def _opened_study(folder: RunFolder, objectives: tuple[Objective, ...]) -> SearchStudy:
-    study = SearchStudy(folder.study, objectives)
-    study.close_abandoned()
-    return study
-
-
-def _forecasts(request: Request, problem: Problem | None) -> ForecastCheck | None:
-    """Forecasts of what is searched; none with members of other runs, whose interface may differ."""
-    if problem is None or request.members:
-        return None
-    return ForecastCheck(problem, request.settings.template)
 
 
 def _may_race(request: Request) -> bool:
