@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import test_certainty
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoselect.runs.records import Heldout, Scores
@@ -248,7 +248,7 @@ def test_a_score_is_said_with_the_interval_that_tables_have() -> None:
     assert "it has 26.7 dB (95 % interval: 25.4 to 28 dB)" in " ".join(verdict.sentences(found))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None)
 @given(FINDINGS)
 def test_every_verdict_reads_well(found: verdict.Findings) -> None:
     headline, *_ = told = verdict.sentences(found)
@@ -257,7 +257,7 @@ def test_every_verdict_reads_well(found: verdict.Findings) -> None:
     assert {fault for fault, pattern in FAULTS.items() if re.search(pattern, text)} == set(), text
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None)
 @given(FINDINGS, st.integers(0, 3), st.booleans())
 def test_every_verdict_on_a_chip_reads_well(found: verdict.Findings, left: int, accelerated: bool) -> None:
     picks = {name: replace(own, off_chip=left) for name, own in found.picks.items()}
