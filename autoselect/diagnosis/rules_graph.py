@@ -197,7 +197,7 @@ def unsupported_by_target(findings: Findings) -> Advice | None:
     alone, in_integers = (judge(made, replace(target, segments="any")).placements for made in (built, integer))
     culprits = [i for i in found if _is_astray(alone[i], target)]
     mendable = [i for i in culprits if kinds[i] not in IN_INTEGERS and not _is_astray(in_integers[i], target)]
-    lost = sorted({f"{_spoken(placements[i])} {graph.ops[i].op_type}" for i in culprits if i not in mendable})
+    lost = sorted({_spoken(placements[i], graph.ops[i]) for i in culprits if i not in mendable})
     parts = [f"Replace these op types: {some(lost)}."] if lost else []
     if mendable:
         names = [repr(_op_name(findings, i)) for i in mendable]
@@ -222,14 +222,14 @@ def _is_astray(placement: Placement, target: Target) -> bool:
     return placement.place is Place.NOWHERE or (placement.place is Place.HOST and target.accelerator is not None)
 
 
-def _spoken(placement: Placement) -> str:
-    return placement.precision.value if placement.precision else ""
+def _spoken(placement: Placement, op: Op) -> str:
+    return f"{placement.precision.value} {op.op_type}" if placement.precision else op.op_type
 
 
 def _by_reason(graph: Graph, placements: Sequence[Placement], found: Sequence[int]) -> list[str]:
     """``2 x float SIN, 1 x float EXP (the accelerator runs no float ops)``, most ops first."""
     groups: dict[str, Counter[str]] = {}
     for i in found:
-        groups.setdefault(placements[i].reason, Counter())[f"{_spoken(placements[i])} {graph.ops[i].op_type}"] += 1
+        groups.setdefault(placements[i].reason, Counter())[_spoken(placements[i], graph.ops[i])] += 1
     ranked = sorted(groups.items(), key=lambda pair: -pair[1].total())
     return [f"{some([f'{n} x {name}' for name, n in ops.most_common()])} ({reason})" for reason, ops in ranked]

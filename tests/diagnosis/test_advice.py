@@ -554,6 +554,21 @@ def test_a_model_that_the_target_refuses_is_told_as_such() -> None:
     assert "no such" in advice.action
 
 
+def test_an_op_on_indices_that_the_host_lacks_is_told_by_its_type() -> None:
+    import tensorflow as tf
+
+    def looked_up(x: tf.Tensor) -> tf.Tensor:
+        index = tf.argmax(tf.matmul(x, dense(8, 1.0)), axis=1, output_type=tf.int32)
+        return tf.gather(dense(8, 1.0), tf.where(index < 4, index + 1, index))
+
+    advice = given(
+        replace(diagnosed(prepare(looked_up, normal(4, 8))), target=read_target("tflm")), "unsupported_by_target"
+    )
+    assert advice is not None
+    assert "1 x SELECT (" in advice.evidence
+    assert "types: SELECT." in advice.action
+
+
 def test_an_all_integer_model_runs_on_an_integer_only_target() -> None:
     assert set(healthy_findings().kinds.values()) == {"integer"}
     assert given(healthy_findings(), "unsupported_by_target") is None
