@@ -83,11 +83,16 @@ def find_libraries(manufacturer: str, named: str | None = None) -> Libraries | N
     if needed is None:
         return _only_named(manufacturer, _whole(named)) if named else None
     for origin, folder in _places(named):
+        correct = _CORRECT.get(origin, "")
+        if correct and not folder.is_dir():
+            raise UsageError(
+                f"The libraries of {manufacturer} are not there: {folder} ({origin}) is no folder. {correct}"
+            )
         missing = [name for name in needed if not (folder / name).is_file()]
         if set(missing) - {_UNUSED}:
             raise UsageError(
                 f"The libraries of {manufacturer} are incomplete: {folder} ({origin}) has no {', '.join(missing)}. "
-                f"{_CORRECT.get(origin, '')}{_BRING}"
+                f"{correct}{_BRING}"
             )
         beside = folder.parent / f"{folder.name}.libs"
         return Libraries(

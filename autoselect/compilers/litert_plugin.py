@@ -154,7 +154,7 @@ class PluginCompiler:
         if vendor not in _FOLDERS:
             raise UsageError(
                 f"The profile {self._target.name} names the manufacturer {vendor!r}: expected one of "
-                f"{', '.join(_FOLDERS)}, which LiteRT has plugins of. Change manufacturer there."
+                f"{', '.join(_FOLDERS)}, for which LiteRT has plugins. Change manufacturer there."
                 f"{did_you_mean(vendor, _FOLDERS, most=1)}"
             )
         folder = root / "vendors" / _FOLDERS[vendor] / "compiler"

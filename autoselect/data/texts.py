@@ -53,8 +53,8 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
 def first_wrong(exc: ValidationError) -> str:
     """Of the first wrong value of a pydantic model, its place, what was expected, and what came.
 
-    The alternatives of a union are no places. If the first of them is a word, the last says what else is meant. If a
-    key is missing and one of a name much like it is there, which nobody knows, that one is told.
+    The alternatives of a union are no places. If the first of them is a word, the next one says what else is meant. If
+    a key is missing and one of a name much like it is there, which nobody knows, that one is told.
     """
     errors = exc.errors()
     places = [
@@ -63,15 +63,15 @@ def first_wrong(exc: ValidationError) -> str:
     ]
     first, place = errors[0], places[0]
     if first["type"] == "literal_error":
-        last, place = [pair for pair in zip(errors, places, strict=True) if pair[1][: len(place)] == place][-1]
-        if last["type"] == "list_type":
+        others = [pair for pair in zip(errors[1:], places[1:], strict=True) if pair[1][: len(place)] == place]
+        if others and others[0][0]["type"] == "list_type":
             word = first["msg"].removeprefix(_EXPECTED)
-            return f"{'.'.join(place)}: {_EXPECTED}{word} or a list, got {_came(last)}."
-        first = last
+            return f"{'.'.join(place)}: {_EXPECTED}{word} or a list, got {_came(first)}."
+        first, place = others[0] if others else (first, place)
     if first["type"] == "missing":
         unknown = [one for error, one in zip(errors, places, strict=True) if error["type"] == "extra_forbidden"]
         for own in unknown:
-            if own[:-1] == place[:-1] and (hint := did_you_mean(own[-1], place[-1:])):
+            if own[:-1] == place[:-1] and (hint := did_you_mean(own[-1].lower(), place[-1:])):
                 return f"{'.'.join(own)}: there is no such key.{hint}"
     return f"{'.'.join(place)}: {wrong(first)}."
 
@@ -101,4 +101,6 @@ def wrong(error: Mapping[str, Any]) -> str:
 def _came(error: Mapping[str, Any]) -> str:
     """What came, without what a whole table holds."""
     came = error.get("ctx", {}).get("tag", error.get("input"))
+    if isinstance(came, list) and any(isinstance(each, Mapping) for each in came):
+        return "a list of tables"
     return "a table" if isinstance(came, Mapping) else repr(came)

@@ -114,7 +114,7 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool, ru
         each = (pins(graph, choosable, part, hybrid=hybrid, runtime=runtime) for part in target.parts)
         return _pinned_by_any([*each])
     for i, op in enumerate(graph.ops):
-        if (lack := _neutral_nowhere(op, graph, target)) is not None:
+        if not target.asks_compiler and (lack := _neutral_nowhere(op, graph, target)) is not None:
             decided[2][i] = lack
         if op.kind is not OpKind.FLOAT:
             continue
@@ -237,8 +237,9 @@ def _wish(op: Op, graph: Graph, target: Target) -> Placement:
 
 def _neutral_nowhere(op: Op, graph: Graph, target: Target) -> str | None:
     """Why no side runs an op on shapes, indices or booleans. The accelerator may take the types that it runs."""
-    kernels = target.accelerator.kernels.values() if target.accelerator is not None else ()
-    return None if any(k.runs(op.op_type) for k in kernels) else _neutral_lack(op, graph, target)
+    if target.accelerator is not None and _names(target.accelerator, op.op_type):
+        return None
+    return _neutral_lack(op, graph, target)
 
 
 def _neutral_lack(op: Op, graph: Graph, target: Target) -> str | None:
@@ -247,21 +248,27 @@ def _neutral_lack(op: Op, graph: Graph, target: Target) -> str | None:
     Profiles list kernels for values. A host that has none of a type in any precision has none for indices either.
     An op that writes float values is another one: it counts as neutral where it is gone from the model.
     """
-    if op.kind is not OpKind.NEUTRAL or op.op_type in _NEVER_ON_VALUES:
+    if op.kind is not OpKind.NEUTRAL or op.op_type in _NEVER_ON_VALUES or _names(target.host, op.op_type):
         return None
     if any("float" in graph.tensors[t].dtype for t in op.outputs):
-        return None
-    if any(kernels.runs(op.op_type) for kernels in target.host.kernels.values()):
         return None
     return f"{target.host.name} has no {op.op_type}"
 
 
+def _names(processor: Processor, op_type: str) -> bool:
+    """Whether any list of a processor names a type. The list of conversions says nothing of other ops."""
+    return any(
+        kernels.runs(op_type)
+        for precision, kernels in processor.kernels.items()
+        if precision is not Precision.CONVERSION or op_type in _CONVERSIONS
+    )
+
+
+_CONVERSIONS = frozenset({"QUANTIZE", "DEQUANTIZE"})
 _NEVER_ON_VALUES = frozenset(
-    {"SHAPE", "RANK", "LOGICAL_AND", "LOGICAL_OR", "LOGICAL_NOT", "REDUCE_ALL", "REDUCE_ANY", "BITWISE_XOR"}
-    | {"RIGHT_SHIFT", "CALL_ONCE", "IF", "WHILE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
-    | {"DYNAMIC_UPDATE_SLICE", "EMBEDDING_LOOKUP"}
+    {"SHAPE", "LOGICAL_AND", "LOGICAL_OR", "LOGICAL_NOT", "REDUCE_ALL", "CALL_ONCE", "IF", "WHILE", "VAR_HANDLE"}
 )
-"""Op types of which a list of kernels for values says nothing."""
+"""Op types that no list of kernels for values names, and that TensorFlow Lite Micro, the host of few ops, has."""
 
 
 def left_because(op: Op, graph: Graph, target: Target) -> str | None:
@@ -279,7 +286,7 @@ def left_because(op: Op, graph: Graph, target: Target) -> str | None:
 
 
 def _on_host(op: Op, graph: Graph, precision: Precision | None, target: Target, reason: str) -> Placement:
-    lack = None if precision is None else lack_of(op, graph, precision, target.host)
+    lack = _host_lack(op, graph, target)
     if lack is None:
         return Placement(place=Place.HOST, precision=precision, reason=reason if target.accelerator else "")
     return Placement(place=Place.NOWHERE, precision=precision, reason=lack, refused_by="runtime")
@@ -303,15 +310,16 @@ def lack_of(op: Op, graph: Graph, precision: Precision, processor: Processor | N
     return None
 
 
+def _host_lack(op: Op, graph: Graph, target: Target) -> str | None:
+    precision = precision_of(op)
+    return _neutral_lack(op, graph, target) if precision is None else lack_of(op, graph, precision, target.host)
+
+
 def host_lacks(graph: Graph, left: Iterable[int], target: Target) -> str | None:
     """Why the host cannot run an op that the compiler has left to it, for the first such op; None if it runs all."""
     for i in left:
-        op, precision = graph.ops[i], precision_of(graph.ops[i])
-        if precision is None:
-            lack = _neutral_lack(op, graph, target)
-        else:
-            lack = lack_of(op, graph, precision, target.host)
-        if lack is not None:
+        op = graph.ops[i]
+        if (lack := _host_lack(op, graph, target)) is not None:
             name = graph.tensors[op.outputs[0]].name if op.outputs else "?"
             return f"{lack}, and the compiler leaves {name!r} to it"
     return None

@@ -91,8 +91,10 @@ def _attempt(model: Any, convert: Callable[[], bytes], layers: Sequence[Any]) ->
         content = convert()
     except FreeSizes:
         raise
+    except LackingOps as exc:  # No form of the recurrent layers would help.
+        raise exc if lacking is None else lacking from exc
     except ModelError as exc:
-        if lacking is not None:  # No form of the recurrent layers would help.
+        if lacking is not None:
             raise lacking from exc
         raise ModelError(
             f"The recurrent layers {names} can be converted neither unrolled ({why}) nor as a loop ({exc}). Fix the "

@@ -316,3 +316,12 @@ def test_what_lies_in_blocks_in_two_forms_may_be_too_large(shape: tuple[int, ...
 
 def test_of_a_memory_that_nobody_knows_anything_may_be_too_large() -> None:
     assert may_spill(chain("f", "#"), CHIP)
+
+
+@pytest.mark.parametrize("left", ["", WHY])
+def test_an_op_on_indices_is_refused_only_if_the_compiler_leaves_it_to_a_host_without_it(left: str) -> None:
+    listed = {p: replace(kernels(1.0, 2.0), ops=frozenset({"CONV"})) for p in Precision}
+    chip = replace(CHIP, host=Processor(name="the CPU", kernels=listed))
+    asked = with_answers(graph([("n", (0,), (1,))], (1,)), {0: left})
+    assert not pins(asked, [], chip, hybrid=True).impossible
+    assert judge(asked, chip).placements[0].place is (Place.NOWHERE if left else Place.ACCELERATOR)

@@ -275,6 +275,8 @@ def _with_index_op(op_type: str, dtype: str = "int32") -> Graph:
 
 _COMPARING = Kernels(ops=frozenset({"LESS", "ADD"}), per_mac=1.0, per_element=1.0)
 MICRO = replace(NPU, host=replace(NPU.host, kernels={**NPU.host.kernels, **dict.fromkeys(Precision, _COMPARING)}))
+ANY_CONVERSION = {**MICRO.host.kernels, Precision.CONVERSION: kernels(None, 0.0, 1.0)}
+CONVERTS_ALL = replace(MICRO, host=replace(MICRO.host, kernels=ANY_CONVERSION))
 
 
 @pytest.mark.parametrize(
@@ -285,6 +287,8 @@ MICRO = replace(NPU, host=replace(NPU.host, kernels={**NPU.host.kernels, **dict.
         ("SELECT", "int32", MICRO, Place.NOWHERE),
         ("LOGICAL_AND", "bool", MICRO, Place.EITHER),  # Lists of kernels for values do not name it.
         ("SELECT", "int32", NPU, Place.EITHER),
+        ("SELECT", "int32", CONVERTS_ALL, Place.NOWHERE),
+        ("QUANTIZE", "int8", CONVERTS_ALL, Place.EITHER),
         ("SELECT", "float32", MICRO, Place.EITHER),  # It is gone from the model, and counts nowhere.
     ],
 )

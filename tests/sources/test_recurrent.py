@@ -161,7 +161,11 @@ def test_outputs_that_change_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         recurrent.converted(model, lambda: other, is_tf_keras=True)
 
 
-def test_an_op_that_litert_lacks_is_not_told_of_the_recurrent_layers() -> None:
+@pytest.mark.parametrize("longest", [3, 256])
+def test_an_op_that_litert_lacks_is_not_told_of_the_recurrent_layers(
+    longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recurrent, "LONGEST_UNROLLED", longest)  # Of the 4 steps all are unrolled, or none.
     keras = keras_of("Keras 3")
     layers = keras.layers
     pooled = [layers.Input((4, 4, 4, 2), name="clip"), layers.MaxPooling3D((1, 2, 2)), layers.Reshape((4, 8))]
