@@ -122,7 +122,7 @@ _CORRECT = {
     "the profile": "Change libraries in the profile, or leave it out. ",
     QNN_VARIABLE: f"Change the variable {QNN_VARIABLE}. ",
 }
-"""By who named a folder, what mends it where it is the wrong one."""
+"""For each who may name a folder, the sentence that says how to correct a wrong one."""
 
 
 def _whole(path: str) -> Path:

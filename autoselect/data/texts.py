@@ -53,8 +53,8 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
 def first_wrong(exc: ValidationError) -> str:
     """Of the first wrong value of a pydantic model, its place, what was expected, and what came.
 
-    The alternatives of a union are no places. If the first of them is a word, the next one says what else is meant. If
-    a key is missing and one of a name much like it is there, which nobody knows, that one is told.
+    The alternatives of a union are no places. If the first of them is a word, the message names
+    the second, too. If a required key is missing and an unknown key has a similar name, the unknown key is told.
     """
     errors = exc.errors()
     places = [
@@ -65,8 +65,7 @@ def first_wrong(exc: ValidationError) -> str:
     if first["type"] == "literal_error":
         others = [pair for pair in zip(errors[1:], places[1:], strict=True) if pair[1][: len(place)] == place]
         if others and others[0][0]["type"] == "list_type":
-            word = first["msg"].removeprefix(_EXPECTED)
-            return f"{'.'.join(place)}: {_EXPECTED}{word} or a list, got {_came(first)}."
+            return f"{'.'.join(place)}: {first['msg']} or a list, got {_came(first)}."
         first, place = others[0] if others else (first, place)
     if first["type"] == "missing":
         unknown = [one for error, one in zip(errors, places, strict=True) if error["type"] == "extra_forbidden"]
@@ -74,9 +73,6 @@ def first_wrong(exc: ValidationError) -> str:
             if own[:-1] == place[:-1] and (hint := did_you_mean(own[-1].lower(), place[-1:])):
                 return f"{'.'.join(own)}: there is no such key.{hint}"
     return f"{'.'.join(place)}: {wrong(first)}."
-
-
-_EXPECTED = "Input should be "
 
 
 def wrong(error: Mapping[str, Any]) -> str:

@@ -110,9 +110,10 @@ def computing_in(
 
 
 def without(graph: Graph, ops: Iterable[int]) -> Graph:
-    """The graph as if these ops computed in 8-bit integers: all others are integer, conversions are gone.
+    """The graph as if these ops computed in 8-bit integers: conversions among them are gone, the rest is integer.
 
-    What read the result of a conversion reads what that converted, so that a value still goes from side to side.
+    An op that read what a conversion wrote now reads what the conversion read, so that a transfer between the sides
+    still counts.
     """
     changed, tensors, source = list(graph.ops), list(graph.tensors), dict[int, int]()
     for i in sorted(ops):

@@ -236,7 +236,7 @@ def _wish(op: Op, graph: Graph, target: Target) -> Placement:
 
 
 def _neutral_nowhere(op: Op, graph: Graph, target: Target) -> str | None:
-    """Why no side runs an op on shapes, indices or booleans. The accelerator may take the types that it runs."""
+    """Why no side runs an op on shapes, indices or booleans; None if the accelerator's lists name its type."""
     if target.accelerator is not None and _names(target.accelerator, op.op_type):
         return None
     return _neutral_lack(op, graph, target)
@@ -245,8 +245,8 @@ def _neutral_nowhere(op: Op, graph: Graph, target: Target) -> str | None:
 def _neutral_lack(op: Op, graph: Graph, target: Target) -> str | None:
     """Why the host cannot run an op on shapes, indices or booleans; None where it can, or for another op.
 
-    Profiles list kernels for values. A host that has none of a type in any precision has none for indices either.
-    An op that writes float values is another one: it counts as neutral where it is gone from the model.
+    Profiles list kernels for values. A host whose lists do not name a type has no kernel of it for indices either.
+    A neutral op that writes float values lacks nothing: it is gone from the model.
     """
     if op.kind is not OpKind.NEUTRAL or op.op_type in _NEVER_ON_VALUES or _names(target.host, op.op_type):
         return None

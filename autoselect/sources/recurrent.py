@@ -89,10 +89,8 @@ def _attempt(model: Any, convert: Callable[[], bytes], layers: Sequence[Any]) ->
             )
     try:
         content = convert()
-    except FreeSizes:
+    except (FreeSizes, LackingOps):  # No form of the recurrent layers would help.
         raise
-    except LackingOps as exc:  # No form of the recurrent layers would help.
-        raise exc if lacking is None else lacking from exc
     except ModelError as exc:
         if lacking is not None:
             raise lacking from exc

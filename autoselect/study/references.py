@@ -137,7 +137,7 @@ def yardstick_of(
 
 
 def float_reference(case: Case, pool: Workers, settings: Settled, listener: Listener) -> Reference:
-    """The float model with its score, size and costs, which the target's compilers are asked meanwhile.
+    """Score, size and costs of the float model. While it is scored, the target's compilers look at the whole models.
 
     Raises:
         PreparationError: If it cannot be scored, or no form of it runs on the target.

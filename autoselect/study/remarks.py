@@ -12,8 +12,7 @@ from autoselect.runs.folder import RunFolder
 
 def note(message: str, folder: RunFolder, listener: Listener) -> None:
     """Tell the user and the manifest what is no warning."""
-    manifest = folder.read_manifest()
-    folder.write_manifest({**manifest, "notes": list(dict.fromkeys([*manifest["notes"], message]))})
+    _keep(folder, "notes", [message])
     listener(Noted(message=message))
 
 
@@ -26,6 +25,11 @@ def warned(case: Case, remarks: Sequence[str], listener: Listener) -> Case:
 
 def remarked(case: Case, folder: RunFolder, remarks: Sequence[str], listener: Listener) -> Case:
     """The case with further warnings, of which the user and the manifest are told."""
-    manifest = folder.read_manifest()
-    folder.write_manifest({**manifest, "warnings": list(dict.fromkeys([*manifest["warnings"], *remarks]))})
+    _keep(folder, "warnings", remarks)
     return warned(case, remarks, listener)
+
+
+def _keep(folder: RunFolder, key: str, messages: Sequence[str]) -> None:
+    """Add messages to a list of the manifest, each once."""
+    manifest = folder.read_manifest()
+    folder.write_manifest({**manifest, key: list(dict.fromkeys([*manifest[key], *messages]))})

@@ -69,7 +69,7 @@ def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, p
     case = _repeating(case, request.settings, pool, clock)
     float_model = references.float_reference(case, pool, request.settings, clock)
     note(float_model=asdict(float_model), warnings=list(case.warnings))
-    # Or the search is refused: nothing could be recommended.
+    # It refuses a search in which no model could be recommended.
     references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
     settled = {"settings": request.kept(), "search_space": space_hash(space)}
     folder.write_manifest({**manifest, **settled})

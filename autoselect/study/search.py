@@ -36,10 +36,7 @@ from autoselect.study.loop import SearchLoop, Stop
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.pins import holding
 from autoselect.study.proposing.problem import Problem
-from autoselect.study.recording.manifest import (
-    pinned_in_words,
-    pinned_trials,
-)
+from autoselect.study.recording.manifest import pinned_in_words, pinned_trials
 from autoselect.study.recording.optuna_study import SearchStudy
 from autoselect.study.recording.samplers import PROPOSERS, make_sampler
 from autoselect.study.remarks import note, remarked
@@ -186,9 +183,8 @@ class _Search:
         Returns:
             Why the search ends if the timeout comes first; None if all was answered.
         """
-        limit = (
-            None if self.request.members else self.settings.timeout
-        )  # Members of other runs are scored all the same.
+        # Members of other runs are scored however long that takes.
+        limit = None if self.request.members else self.settings.timeout
         if limit is None:
             ask(self.pool)
             return None

@@ -43,7 +43,7 @@ class OnChip:
 
     @property
     def ddr_text(self) -> str:
-        """The bytes for people. Any piece moves some: where there are pieces and none, the compiler does not tell."""
+        """The DDR bytes as text; a dash if there are partitions but 0 bytes, since then the compiler tells none."""
         return MISSING if self.partitions and not self.ddr_bytes else format_size(self.ddr_bytes)
 
     @property
