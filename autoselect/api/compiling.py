@@ -186,13 +186,15 @@ def _as_compiled(
     """
     others = [chip for chip in target.compilers if chip not in target.asked]
     pairs = views(graph, target)
-    refusal = table["refusal"]
+    refusal, placements = table["refusal"], table["placements"]
     uncompiled, made = "the target refuses the model." if refusal else None, dict[str, dict[str, Any]]()
     if not uncompiled:
         try:
             for chip in others:
                 compiler_of(chip).require()
             made = {c.name: compile_report(content, c, found, UNKEPT) for c, found in pairs if c in others}
+            if others and not target.parts:
+                placements = _as_placed(placements, partition(content, target, UNKEPT))
         except TargetRefusal as exc:
             uncompiled = refusal = str(exc)
         except (UsageError, TrialError) as exc:
@@ -210,7 +212,20 @@ def _as_compiled(
         "host_ops": dict(host_ops),
     }
     penalty = max(costs[chip.name] / chip.best for chip, _ in pairs)
-    return {**told, "refusal": refusal, "penalty": penalty, "forecast": forecast if others else None}
+    found = {"refusal": refusal, "penalty": penalty, "placements": placements}
+    return {**told, **found, "forecast": forecast if others else None}
+
+
+def _as_placed(placements: Rows, found: Partition) -> Rows:
+    """Where the compiler put each op; the cost of an op stays the profile's, for the place that it expects."""
+    taken, rows = {i for piece in found.pieces for i in piece}, Rows()
+    for i, row in enumerate(placements):
+        if i in found.left and row["place"] != Place.HOST:
+            row = {**row, "place": Place.HOST.value, "reason": found.left[i]}
+        elif i in taken and row["place"] == Place.HOST:
+            row = {**row, "place": Place.ACCELERATOR.value, "reason": "the compiler takes it"}
+        rows.append(row)
+    return rows
 
 
 def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Rows:

@@ -115,6 +115,8 @@ def test_pieces_and_crossings_are_those_that_vela_makes(tmp_path: Path) -> None:
     for told in (found.target, found.fragmentation):
         assert (told["segments"], told["crossing_bytes"]) == (made.partitions, made.crossing_bytes)
     assert found.target["forecast"]["segments"] < found.target["segments"]
+    places = [row["place"] for row in found.target["placements"]]
+    assert {row["op"] for row in made.left} == {i for i, place in enumerate(places) if place == "host"}
 
 
 def test_a_model_without_islands_says_so(folder: Path) -> None:
