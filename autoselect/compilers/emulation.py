@@ -30,7 +30,7 @@ from autoselect.errors import ModelError, ScoreError, UsageError, first_line, se
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.editing import copied, drop_unused_tensors, tidy
-from autoselect.tflite.runner import Outputs, dequantized, input_of, interpreter_of, quantized
+from autoselect.tflite.runner import Outputs, dequantized, inputs_of, interpreter_of, quantized
 
 PACKAGES = ("onnxruntime", "onnxruntime-qnn")
 
@@ -140,8 +140,9 @@ class EmulatedRunner:
         if not isinstance(inputs, Mapping):
             inputs = {self.inputs[0].key: inputs}
         values = dict(self._constants)
-        for position, (spec, tensor, detail) in enumerate(self._feeds):
-            values[tensor] = quantized(input_of(inputs, spec, position, len(self._feeds)), detail)
+        given = inputs_of(inputs, [spec for spec, _, _ in self._feeds])
+        for value, (_, tensor, detail) in zip(given, self._feeds, strict=True):
+            values[tensor] = quantized(value, detail)
         start = time.perf_counter()
         for piece in self._pieces:
             values.update(zip(piece.outputs, piece.run([values[i] for i in piece.inputs]), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -158,14 +158,20 @@ class Runner:
         """Run one sample without resetting variables, as a streaming model does.
 
         Raises:
-            ScoreError: If an input is missing, or a kernel fails: an integer DIV by what was rounded to zero.
+            ScoreError: If an input is missing or has another shape, or a kernel fails: an integer DIV by what was
+                rounded to zero.
         """
         if not isinstance(inputs, Mapping):
             inputs = {self.inputs[0].key: inputs}
-        count = len(self._feeds)
-        given = {spec.key: input_of(inputs, spec, place, count) for place, (spec, _) in enumerate(self._feeds)}
+        given = dict(zip((spec.key for spec in self.inputs), inputs_of(inputs, self.inputs), strict=True))
         for spec, detail in self._feeds:
-            self._interpreter.set_tensor(detail["index"], quantized(given[spec.key], detail))
+            value = quantized(given[spec.key], detail)
+            if value.shape != tuple(detail["shape"]):
+                raise ScoreError(
+                    f"Input {spec.key!r} needs the shape {tuple(map(int, detail['shape']))}, got {value.shape}. "
+                    "Give one sample with its batch axis, such as x[None]."
+                )
+            self._interpreter.set_tensor(detail["index"], value)
         start, self._is_fresh = time.perf_counter(), False
         try:
             self._interpreter.invoke()
@@ -262,15 +268,25 @@ def _why(told: str) -> str:
     return last
 
 
-def input_of(inputs: Mapping[str, np.ndarray], spec: TensorSpec, position: int, count: int) -> np.ndarray:
-    """One input by key, by tensor name or, if another source of the same model named them all otherwise, by place."""
-    for name in (spec.key, spec.name):
-        if name in inputs:
-            return inputs[name]
+def inputs_of(inputs: Mapping[str, np.ndarray], specs: Sequence[TensorSpec]) -> list[np.ndarray]:
+    """Inputs by key, by tensor name or, if another source of the same model named them all otherwise, by place.
+
+    Raises:
+        ScoreError: If one is missing.
+    """
+    found = [next((inputs[name] for name in (spec.key, spec.name) if name in inputs), None) for spec in specs]
     values = list(inputs.values())
-    if len(values) == count and np.shape(values[position]) == spec.shape:
-        return values[position]
-    raise ScoreError(f"The model has no input {', '.join(inputs)}: it needs {spec.key!r} of shape {spec.shape}.")
+    # Beside a name that is known, an unknown one is a slip: by place it would get the values of another input.
+    is_renamed = len(values) == len(specs) and all(value is None for value in found)
+    if is_renamed and all(np.shape(value) == spec.shape for value, spec in zip(values, specs, strict=True)):
+        return values
+    taken = list[np.ndarray]()
+    for spec, value in zip(specs, found, strict=True):
+        if value is None:
+            came = ", ".join(map(repr, inputs)) or "none"
+            raise ScoreError(f"The model needs an input {spec.key!r} of shape {spec.shape}, got {came}. Rename it.")
+        taken.append(value)
+    return taken
 
 
 def interpreter_of(content: bytes, num_threads: int = 1, *, preserve: bool, delegates: bool) -> Any:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -107,6 +108,31 @@ def test_inputs_may_go_by_tensor_name() -> None:
     assert set(by_name) != set(inputs)
     expected, found = runner(inputs), runner(by_name)
     assert all(np.array_equal(found[key], expected[key]) for key in expected)
+
+
+@functools.cache
+def alike_inputs() -> bytes:
+    """A model of two inputs that have one shape."""
+    return zoo.from_function(lambda x, y: x - 2.0 * y, (1, 4), (1, 4)).float_model
+
+
+def test_inputs_under_names_of_another_source_go_by_place() -> None:
+    runner, values = Runner(alike_inputs()), [np.full((1, 4), value, np.float32) for value in (5, 1)]
+    known = dict(zip((spec.key for spec in runner.inputs), values, strict=True))
+    [expected], [found] = runner(known).values(), runner(dict(zip("ab", values, strict=True))).values()
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("names", [("X1", "x0"), ("x0", "X1"), ("x0",), ("a", "b", "c"), ()])
+def test_an_input_of_an_unknown_name_takes_no_other_place(names: tuple[str, ...]) -> None:
+    values = {name: np.full((1, 4), i, np.float32) for i, name in enumerate(names)}
+    with pytest.raises(ScoreError, match=r"'x[01]'"):
+        Runner(alike_inputs())(values)
+
+
+def test_a_sample_without_its_batch_axis_is_told() -> None:
+    with pytest.raises(ScoreError, match=r"'x0'.*\(1, 4\).*\(4,\)"):
+        Runner(alike_inputs())({"x0": np.zeros(4, np.float32), "x1": np.zeros((1, 4), np.float32)})
 
 
 def test_numbered_outputs_come_in_the_order_of_their_numbers() -> None:

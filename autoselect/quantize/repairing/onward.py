@@ -10,7 +10,7 @@ import numpy as np
 
 from autoselect.tflite import editing, reader, wide_kernels
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite.runner import Runner, input_of
+from autoselect.tflite.runner import Runner, inputs_of
 
 T = TypeVar("T")
 
@@ -39,11 +39,11 @@ class Onward:
             samples: Gives the inputs by key, anew at each call.
         """
         self._model, self._graph, self._place = model, model.subgraphs[0], 0
-        inputs = dict(zip(map(str, fb.indices(self._graph.inputs)), reader.input_specs(model), strict=True))
+        inputs, specs = list(map(str, fb.indices(self._graph.inputs))), reader.input_specs(model)
 
         def fed() -> Iterator[Values]:
             for sample in samples():
-                yield {key: input_of(sample, spec, i, len(inputs)) for i, (key, spec) in enumerate(inputs.items())}
+                yield dict(zip(inputs, inputs_of(sample, specs), strict=True))
 
         self._known, self._values = set(inputs), fed
         self._shapes: Mapping[str, tuple[int, ...]] = {}
