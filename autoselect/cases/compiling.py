@@ -237,7 +237,7 @@ def _signature(kind: str, content: bytes, target: Target, compiler: ChipCompiler
     processors = (target.accelerator, target.host)
     prices = (*processors, target.crossing_fixed, target.crossing_per_byte, target.piece_fixed, target.ddr_per_byte)
     # Format of the kept files; it is raised if they say something else than before.
-    made_of = (8, kind, target.name, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
+    made_of = (9, kind, target.name, repr(target.compiler), sorted(compiler.versions().items()), _text_of(prices))
     return hashlib.sha256(content + repr(made_of).encode()).hexdigest()
 
 

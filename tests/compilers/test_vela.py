@@ -169,6 +169,25 @@ def test_what_vela_makes_of_two_segments() -> None:
     assert found.cost == pytest.approx(found.cycles + host + 2 * (2000 + 0.25 * 8 * 8 * 16))
 
 
+@pytest.mark.parametrize("is_output", [True, False])
+def test_a_float_value_that_is_also_an_output_crosses_to_the_npu(is_output: bool) -> None:
+    """Its conversion to integers is none of the model's interface: the NPU reads what the host has computed."""
+    import tensorflow as tf
+
+    def call(x: Any) -> Any:
+        first = tf.nn.relu(x @ zoo.weights(8, 16, seed=0))
+        second = first @ zoo.weights(16, 4, seed=1)
+        return (first, second) if is_output else second
+
+    pytest.importorskip("ethosu")
+    prepared = zoo.from_function(call, (1, 8)).prepared
+    recipe = Recipe(denylisted_nodes=frozenset({prepared.nodes[0].name}), fallback="float")
+    built = prepared.builder.build(recipe)
+    found, forecast = VelaCompiler(U55).compile(built.content, timeout_seconds=120.0), judge(built.graph, U55)
+    assert found.host_ops["FULLY_CONNECTED"] == len(forecast.crossings) == found.crossing_tensors == 1
+    assert found.crossing_bytes == forecast.crossing_bytes == 16
+
+
 def test_what_pieces_beyond_the_first_cost() -> None:
     pytest.importorskip("ethosu")
     free, priced = (
