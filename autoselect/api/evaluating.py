@@ -122,7 +122,7 @@ def score_models(
     refuse_unknown(signature, [*models, *([] if reference is None else [reference])])
     contents = [_sized_content(model, evaluation, signature) for model in models]
     with _bench(models, contents, reference, signature) as bench:
-        _write_samples(bench, evaluation, chosen)
+        _write_samples(bench, evaluation, chosen, signature)
         if reference is not None:
             with preparing("The float model could not be scored."):
                 bench.pool.call(prepare_jobs.run_reference, bench.files.root, _PART)
@@ -202,7 +202,7 @@ def classification_report(
     metric = Prediction(output=output_name)
     with _bench(chosen, contents, reference, signature) as bench:
         class_count = _class_count(bench, metric, chosen)
-        groups = _write_samples(bench, evaluation, metric)
+        groups = _write_samples(bench, evaluation, metric, signature)
         entries = _run_all(bench, chosen, contents, reference, groups)
         warnings = list(bench.warnings)
     report = _report(entries, class_count, has_reference=reference is not None, warnings=warnings)
@@ -329,20 +329,21 @@ def _sized_content(model: ModelFile, evaluation: object, signature: str | None) 
     try:
         content = file_content(model, wishes_of(signature, None))
     except FreeSizes as free:
-        return file_content(model, wishes_of(signature, _sizes(evaluation, free)))
+        return file_content(model, wishes_of(signature, _sizes(evaluation, free, signature)))
     with naming(model):
         file = of_signature(TfliteFile(content), signature)
         content, inputs = file.content, free_inputs(file.model)
     if not any(one.is_open for one in inputs):
         return content
     with contextlib.suppress(FreeSizes):  # Samples that tell no sizes have to fit those in the file.
-        sizes = sizes_of(inputs, tuple(_sizes(evaluation, FreeSizes(inputs)).items()))
+        sizes = sizes_of(inputs, tuple(_sizes(evaluation, FreeSizes(inputs), signature).items()))
         return fb.with_input_shapes(content, [sizes[one.key] for one in inputs])
     return content
 
 
-def _sizes(evaluation: object, free: FreeSizes) -> dict[str, tuple[int, ...]]:
-    return sizes_in_samples(without_targets(evaluation, [one.key for one in free.inputs]), free, known={})
+def _sizes(evaluation: object, free: FreeSizes, signature: str | None) -> dict[str, tuple[int, ...]]:
+    inputs = without_targets(evaluation, [one.key for one in free.inputs])
+    return sizes_in_samples(inputs, free, known={}, signature=signature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +391,7 @@ def _reference_source(reference: ModelFile, signature: str | None) -> tuple[Path
     return Path(reference) if isinstance(reference, (str, Path)) else file_content(reference), signature
 
 
-def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> tuple[str, ...] | None:
+def _write_samples(bench: _Bench, evaluation: object, metric: Metric, signature: str | None) -> tuple[str, ...] | None:
     """Write the samples as the first model with float inputs takes them; integer inputs are quantized from these.
 
     Returns:
@@ -399,7 +400,8 @@ def _write_samples(bench: _Bench, evaluation: object, metric: Metric) -> tuple[s
     specs = [reader.input_specs(model) for model in bench.parsed]
     inputs = next((spec for spec in specs if all(one.dtype.kind == "f" for one in spec)), specs[0])
     outputs = reader.output_specs(bench.parsed[-1])
-    store = scoring_samples.write_labelled(evaluation, bench.files.samples("evaluation"), inputs, outputs, metric)
+    folder = bench.files.samples("evaluation")
+    store = scoring_samples.write_labelled(evaluation, folder, inputs, outputs, metric, signature)
     scoring_samples.write_split(bench.files, "heldout", "evaluation")  # There is nothing to choose.
     preparation.write_scoring(bench.files, metric, None)
     return store.groups

@@ -102,7 +102,8 @@ def start_calibration(
     inputs = ends.inputs
     listener(StageStarted(stage="data"))
     fed = fed_inputs(ingredients.feedback or {}, ends)
-    samples = representative_samples(ingredients.calibration, inputs, optional=fed)
+    signature = ingredients.wishes.signature
+    samples = representative_samples(ingredients.calibration, inputs, optional=fed, signature=signature)
     pairs = ((with_gaps(sample, inputs), None) for sample in samples)
     store = SampleStore.write(files.samples("calibration"), pairs, inputs)
     if fed:

@@ -61,10 +61,11 @@ def write_parts(
     Raises:
         DataError: If samples do not fit.
     """
-    store = write_labelled(ingredients.evaluation, files.samples("evaluation"), inputs, outputs, metric)
+    signature = ingredients.wishes.signature
+    store = write_labelled(ingredients.evaluation, files.samples("evaluation"), inputs, outputs, metric, signature)
     hashes = {"evaluation": store.signature}
     if ingredients.heldout is not None:
-        heldout = write_labelled(ingredients.heldout, files.samples("heldout"), inputs, outputs, metric)
+        heldout = write_labelled(ingredients.heldout, files.samples("heldout"), inputs, outputs, metric, signature)
         hashes["heldout"] = heldout.signature
         write_split(files, "search", "evaluation")
         write_split(files, "heldout", "heldout")
@@ -145,13 +146,16 @@ def write_labelled(
     inputs: tuple[TensorSpec, ...],
     outputs: tuple[TensorSpec, ...],
     metric: Metric,
+    signature: str | None = None,
 ) -> SampleStore:
     """Write scoring samples into a folder and check every target against the metric.
+
+    ``signature`` is the key of the one that the samples are for, if it was chosen.
 
     Raises:
         DataError: If a sample or target does not fit.
     """
-    pairs = labelled_samples(source, inputs, targets_required=metric.needs_targets)
+    pairs = labelled_samples(source, inputs, targets_required=metric.needs_targets, signature=signature)
     store = SampleStore.write(folder, pairs, inputs)
     shape = scored_shape(outputs, metric)
     for i in range(len(store)) if metric.needs_targets else ():

@@ -25,7 +25,7 @@ _GROUPS = "groups"
 
 
 def labelled_samples(
-    source: object, inputs: Sequence[TensorSpec], *, targets_required: bool
+    source: object, inputs: Sequence[TensorSpec], *, targets_required: bool, signature: str | None = None
 ) -> Iterator[LabelledSample]:
     """Turn scoring data into pairs of sample and target, one at a time; with groups, into triples.
 
@@ -46,6 +46,7 @@ def labelled_samples(
             * ``"package.module:name"`` of any of these.
         inputs: The model's inputs.
         targets_required: Whether a sample without a target is refused.
+        signature: As :func:`autoselect.data.representative.representative_samples` takes it.
 
     Yields:
         Sample and target, and the group's label where groups are given. Targets of arrays and batches come row by
@@ -69,7 +70,7 @@ def labelled_samples(
             data = numeric_array(data, f"{_PURPOSE}, inputs")
     stacks = stacks_in(data, keys, purpose=_PURPOSE)
     if stacks is None:
-        return _pairs_of_items(data, inputs, targets_required)
+        return _pairs_of_items(data, inputs, targets_required, signature)
     if isinstance(data, Mapping) and _GROUPS in data:
         stacks = {**stacks, _GROUPS: partial(labels_of, data[_GROUPS], f"{_PURPOSE}, {_GROUPS}")}
     taken = {name for spec in inputs for name in (spec.key, spec.name, spec.name.removesuffix(":0"))}
@@ -137,9 +138,11 @@ def _no_targets(names: Sequence[str]) -> str:
     )
 
 
-def _pairs_of_items(data: object, inputs: Sequence[TensorSpec], targets_required: bool) -> Iterator[LabelledSample]:
+def _pairs_of_items(
+    data: object, inputs: Sequence[TensorSpec], targets_required: bool, signature: str | None
+) -> Iterator[LabelledSample]:
     is_empty = True
-    for number, item in numbered_items(data, purpose=_PURPOSE):
+    for number, item in numbered_items(data, purpose=_PURPOSE, signature=signature):
         is_empty = False
         where = f"{_SAMPLE} {number} (counted from 0)"
         raw, target, group = (*item, None)[:3] if _is_labelled(item, inputs) else (item, None, None)

@@ -15,7 +15,7 @@ _SAMPLE = "representative sample"
 
 
 def representative_samples(
-    source: object, inputs: Sequence[TensorSpec], *, optional: Collection[str] = ()
+    source: object, inputs: Sequence[TensorSpec], *, optional: Collection[str] = (), signature: str | None = None
 ) -> Iterator[Sample]:
     """Turn a representative dataset into samples, one at a time.
 
@@ -33,6 +33,8 @@ def representative_samples(
             * ``"package.module:name"`` of any of these.
         inputs: The model's inputs.
         optional: Keys of inputs that samples may leave out, all of them together.
+        signature: Key of the signature that the inputs are of, if it was chosen; samples that name another one are left
+            out.
 
     Yields:
         Samples as :func:`autoselect.data.fit.fit_sample` makes them. Reading begins at the first one;
@@ -45,7 +47,7 @@ def representative_samples(
     data = unwrap(source, purpose=_PURPOSE)
     stacks = stacks_in(data, [spec.key for spec in inputs], purpose=_PURPOSE)
     if stacks is None:
-        return _samples_of_items(data, inputs, optional)
+        return _samples_of_items(data, inputs, optional, signature)
     inputs = _held(stacks, inputs, optional)
     return stacked_samples(input_stacks(stacks, inputs, where=_PURPOSE), inputs, where=_SAMPLE)
 
@@ -61,9 +63,11 @@ def _held(raw: object, inputs: Sequence[TensorSpec], optional: Collection[str]) 
     return inputs if has_all else others
 
 
-def _samples_of_items(data: object, inputs: Sequence[TensorSpec], optional: Collection[str]) -> Iterator[Sample]:
+def _samples_of_items(
+    data: object, inputs: Sequence[TensorSpec], optional: Collection[str], signature: str | None
+) -> Iterator[Sample]:
     is_empty = True
-    for number, raw in numbered_items(data, purpose=_PURPOSE):
+    for number, raw in numbered_items(data, purpose=_PURPOSE, signature=signature):
         is_empty = False
         yield from fit_sample(raw, _held(raw, inputs, optional), where=f"{_SAMPLE} {number} (counted from 0)")
     if is_empty:

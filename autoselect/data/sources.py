@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from autoselect.data.fit import is_signature_sample
 from autoselect.data.specs import load_object
 from autoselect.data.stacks import SOLE_INPUT, Stack, require_file, stack_of, stacks_of_file
 from autoselect.errors import AutoselectError, DataError
@@ -97,12 +98,42 @@ def has_stack_per_input(data: object, keys: Sequence[str]) -> TypeGuard[Sequence
     return all(hasattr(value, "__array__") for value in data)
 
 
-def numbered_items(data: object, *, purpose: str) -> Iterator[tuple[int, Any]]:
+def numbered_items(data: object, *, purpose: str, signature: str | None = None) -> Iterator[tuple[int, Any]]:
     """Yield the items of an iterable with their numbers from 0 on, mapping what it raises.
 
+    Args:
+        data: What is gone through.
+        purpose: The first words of every message.
+        signature: Key of the signature that is taken, if it was chosen: samples that name another one are left out,
+            as one data set serves all signatures of a ``TFLiteConverter``.
+
     Raises:
-        DataError: If the data cannot be iterated, or raise while they are: names the exception and item.
+        DataError: If the data cannot be iterated, or raise while they are: names the exception and item. If all samples
+            name other signatures.
     """
+    left, is_empty = dict[str, None](), True
+    for number, item in _numbered(data, purpose):
+        other = None if signature is None else _signature_of(item)
+        if other in (None, signature):
+            is_empty = False
+            yield number, item
+        else:
+            left[other] = None
+    if left and is_empty:
+        raise DataError(
+            f"{purpose}: expected samples of the signature {signature!r}, got those of {', '.join(map(repr, left))} "
+            "alone. Choose one of these, or name the signature in each sample."
+        )
+
+
+def _signature_of(item: Any) -> str | None:
+    """What a ``(signature, dict)`` sample, or one with a target, says of its signature."""
+    if isinstance(item, (list, tuple)) and item and is_signature_sample(item[0]):
+        item = item[0]
+    return item[0] if is_signature_sample(item) else None
+
+
+def _numbered(data: object, purpose: str) -> Iterator[tuple[int, Any]]:
     if not isinstance(data, Iterable):
         raise DataError(f"{purpose}: expected {_FORMS}, got {type(data).__name__}. Give one of these forms.")
     items = iter(data)

@@ -143,16 +143,16 @@ def _node_named(wanted: str, names: Sequence[str]) -> str:
 
 def _choose_samples(desk: _Desk, started: Started) -> None:
     store = started.calibration
-    if desk.request.settings.debug_data is not None:
+    settings, signature = desk.request.settings, desk.request.ingredients.wishes.signature
+    if settings.debug_data is not None:
         try:
-            pairs = (
-                (sample, None) for sample in representative_samples(desk.request.settings.debug_data, started.inputs)
-            )
+            samples = representative_samples(settings.debug_data, started.inputs, signature=signature)
+            pairs = ((sample, None) for sample in samples)
             store = SampleStore.write(desk.files.samples("debug"), pairs, started.inputs)
         except DataError as exc:
             raise DataError(f"The data for debugging do not fit the model: {exc}") from exc
         desk.samples = "debug"
-    limit = desk.request.settings.debug_samples
+    limit = settings.debug_samples
     desk.rows = range(len(store) if limit is None else min(limit, len(store)))
 
 

@@ -32,19 +32,22 @@ def with_sample_sizes(load: Callable[[Wishes], FloatModel], wishes: Wishes, cali
     except FreeSizes as free:
         if calibration is None:
             raise
-        found = sizes_in_samples(calibration, free, known=dict(wishes.shapes))
+        found = sizes_in_samples(calibration, free, known=dict(wishes.shapes), signature=wishes.signature)
     told = ", ".join(f"{key}={_text(sizes)}" for key, sizes in found.items())
     note = f"Free sizes were taken from the representative samples, which agree: {told}. Choose others with --shape."
     return load(wishes.with_sizes(found)).noted(note)
 
 
-def sizes_in_samples(calibration: object, free: FreeSizes, known: Shapes) -> dict[str, tuple[int, ...]]:
+def sizes_in_samples(
+    calibration: object, free: FreeSizes, known: Shapes, signature: str | None = None
+) -> dict[str, tuple[int, ...]]:
     """Find the sizes of all inputs that have free ones, where all samples agree.
 
     Args:
         calibration: Anything that ``representative_samples`` takes. A function is called once more later on.
         free: What the source leaves open.
         known: What the user chose.
+        signature: As ``representative_samples`` takes it.
 
     Returns:
         Shape by input key, for the inputs with free sizes beside the batch.
@@ -59,7 +62,7 @@ def sizes_in_samples(calibration: object, free: FreeSizes, known: Shapes) -> dic
         raise free  # A generator object: what is read here would be missing later.
     found: dict[str, tuple[int, ...]] = {}
     wanted = [one for one in free.inputs if one.is_open and not set(one.names) & set(known)]
-    for number, shapes in enumerate(_shapes(data, free.inputs)):
+    for number, shapes in enumerate(_shapes(data, free.inputs, signature)):
         for one in (one for one in wanted if one.key in shapes):
             sizes = _sizes(shapes[one.key], one)
             if sizes is None:
@@ -76,11 +79,13 @@ def sizes_in_samples(calibration: object, free: FreeSizes, known: Shapes) -> dic
     return found
 
 
-def _shapes(data: object, inputs: Sequence[FreeInput]) -> Iterator[Mapping[str, tuple[int, ...]]]:
+def _shapes(
+    data: object, inputs: Sequence[FreeInput], signature: str | None
+) -> Iterator[Mapping[str, tuple[int, ...]]]:
     """Shape of every input in each sample; of arrays of N samples, one row's."""
     stacks = stacks_in(data, [one.key for one in inputs], purpose=_PURPOSE)
     if stacks is None:
-        for number, raw in numbered_items(data, purpose=_PURPOSE):
+        for number, raw in numbered_items(data, purpose=_PURPOSE, signature=signature):
             yield _item_shapes(raw, inputs, f"{_PURPOSE}, sample {number}")
         return
     opened = {one.key: _named(stacks, one, sole=len(inputs) == 1) for one in inputs}

@@ -96,6 +96,17 @@ def test_inputs_alone_will_do_where_no_targets_are_needed(source: object) -> Non
     np.testing.assert_array_equal(np.concatenate([sample["wave"] for sample, _ in got]), X)
 
 
+@pytest.mark.parametrize("is_labelled", [True, False])
+def test_samples_of_other_signatures_are_left_out(is_labelled: bool) -> None:
+    def both() -> Iterator[object]:
+        for row, label in zip(X, Y, strict=True):
+            for sample in (("encode", {"wave": row}), ("decode", {"wave": -row})):
+                yield (sample, label) if is_labelled else sample
+
+    got = list(labelled_samples(both, ONE, targets_required=is_labelled, signature="decode"))
+    np.testing.assert_array_equal(np.concatenate([sample["wave"] for sample, _ in got]), -X)
+
+
 @pytest.mark.parametrize("source", INPUTS_ONLY.values(), ids=INPUTS_ONLY)
 def test_inputs_alone_are_refused_where_targets_are_needed(source: object) -> None:
     with pytest.raises(DataError, match="label-free metric"):

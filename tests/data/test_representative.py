@@ -134,6 +134,28 @@ def test_a_list_of_one_array_for_each_input_is_split_into_samples() -> None:
     assert len(got) == 4
 
 
+def of_two_signatures() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """One data set for all signatures, as the converter takes it; they have inputs of one name, or of other names."""
+    for row in X:
+        yield "encode", {"wave": row}
+        yield "decode", {"wave": -row}
+        yield "embed", {"words": row}
+
+
+def test_samples_of_other_signatures_are_left_out() -> None:
+    got = list(representative_samples(of_two_signatures, INPUTS, signature="decode"))
+    np.testing.assert_array_equal(np.concatenate([sample["wave"] for sample in got]), -X)
+
+
+def test_samples_without_a_signature_are_of_any() -> None:
+    assert len(list(representative_samples(by_name, INPUTS, signature="decode"))) == len(X)
+
+
+def test_samples_of_other_signatures_alone_are_refused() -> None:
+    with pytest.raises(DataError, match=r"'recode'.*'encode', 'decode', 'embed'"):
+        list(representative_samples(of_two_signatures, INPUTS, signature="recode"))
+
+
 def test_reading_is_lazy() -> None:
     samples = representative_samples(breaks_at_two, INPUTS)
     np.testing.assert_array_equal(next(samples)["wave"], X[:1])

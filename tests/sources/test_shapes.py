@@ -283,6 +283,12 @@ def test_sizes_of_samples_that_agree(samples: object) -> None:
     assert sample_sizes.sizes_in_samples(samples, free, known={"image": (1, 8, 2, 3)}) == {}
 
 
+def test_sizes_are_those_of_the_signature_that_was_chosen() -> None:
+    samples = [(name, {"image": np.zeros((1, size, 6, 3))}) for name, size in (("encode", 4), ("decode", 8))]
+    found = sample_sizes.sizes_in_samples(samples, FreeSizes((IMAGE,)), known={}, signature="decode")
+    assert found == {"image": (1, 8, 6, 3)}
+
+
 @pytest.mark.parametrize(
     ("samples", "message"),
     [

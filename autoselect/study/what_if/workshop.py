@@ -46,6 +46,7 @@ from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import lasting_target, read_target, target_hash
+from autoselect.sources.wishes import Wishes
 from autoselect.study.recording.kept_case import open_kept
 from autoselect.study.recording.manifest import refuse_other_contents
 from autoselect.tflite import reader
@@ -259,7 +260,7 @@ class Workshop:
         ends = reader.read_interface(self.files.float_model.read_bytes())
         fed = fed_inputs(self.settings.feedback, ends)
         try:
-            samples = representative_samples(source, ends.inputs, optional=fed)
+            samples = representative_samples(source, ends.inputs, optional=fed, signature=self._said.signature)
             SampleStore.write(folder, ((with_gaps(sample, ends.inputs), None) for sample in samples), ends.inputs)
             if fed:
                 with self._working() as pool, preparing("Running the float model with its state fed back failed."):
@@ -363,7 +364,8 @@ class Workshop:
     def _write_samples(self, files: CaseFiles, samples: Samples | None, metric: Metric, live: Live) -> None:
         ends = reader.read_interface(files.float_model.read_bytes())
         if samples is not None:
-            write_labelled(samples, files.samples("evaluation"), ends.inputs, ends.outputs, metric)
+            folder = files.samples("evaluation")
+            write_labelled(samples, folder, ends.inputs, ends.outputs, metric, self._said.signature)
             write_split(files, "search", "evaluation")
             return
         given = Ingredients(
@@ -372,6 +374,7 @@ class Workshop:
             evaluation=self._source("evaluation", live),
             heldout=self._source("heldout", live),
             metric=metric,
+            wishes=Wishes(signature=self._said.signature),
         )
         _, _, hashes = write_parts(given, self.settings, files, ends.inputs, ends.outputs, metric)
         self._refuse_other(hashes, _OWN_SAMPLES)
