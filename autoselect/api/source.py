@@ -43,7 +43,8 @@ ModelFile = Any
 class LoadedSource:
     """A source that a worker can read; ``calibration``, ``per_channel`` and ``io_type`` are a converter's own.
 
-    ``notes`` say what was done to a live object; its ``wishes`` are fulfilled by then.
+    ``notes`` say what was done to a live object; its ``wishes`` are fulfilled by then. The
+    signature is still there, because samples name theirs.
     """
 
     model: Path | bytes
@@ -121,6 +122,7 @@ def _load_converter(converter: Any, wishes: Wishes, calibration: object) -> Load
         per_channel=options.per_channel,
         io_type=options.io_type,
         notes=loaded.notes,
+        wishes=Wishes(signature=wishes.signature),  # which of the samples are its own
     )
 
 

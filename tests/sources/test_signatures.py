@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import autoselect
 from autoselect.cli.main import app
-from autoselect.errors import AutoselectError, ModelError, UsageError
+from autoselect.errors import AutoselectError, DataError, ModelError, UsageError
 from autoselect.sources import loading
 from autoselect.sources.keras_models import from_keras
 from autoselect.sources.wishes import wishes_of
@@ -67,6 +67,33 @@ def file() -> bytes:
     import tensorflow as tf
 
     return bytes(tf.lite.TFLiteConverter.from_saved_model(str(folder()), signature_keys=list(KEYS)).convert())
+
+
+def of_all_signatures() -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """As a converter takes it, but for one signature that it forgets."""
+    rng = np.random.default_rng(4)
+    for _ in range(8):
+        yield "encode", {"wide": rng.uniform(-1.0, 1.0, (1, 16)).astype(np.float32)}
+        yield "choose", {"code": rng.uniform(-99.0, 99.0, (1, 8)).astype(np.float32)}
+
+
+def converter() -> Any:
+    import tensorflow as tf
+
+    return tf.lite.TFLiteConverter.from_saved_model(str(folder()), signature_keys=list(KEYS))
+
+
+@pytest.mark.parametrize("source", [file, folder, converter], ids=["a .tflite", "a SavedModel", "a converter"])
+def test_each_signature_has_its_own_samples(source: Callable[[], Any], tmp_path: Path) -> None:
+    recipe = autoselect.Recipe(io_type="int8")
+    chosen = {"model": source(), "calibration": of_all_signatures, "signature": "encode"}
+    autoselect.build(recipe, **chosen, output=tmp_path / "encode.tflite")
+    graph = fb.parse((tmp_path / "encode.tflite").read_bytes()).subgraphs[0]
+    [index] = graph.inputs
+    assert 255 * graph.tensors[index].quantization.scale[0] == pytest.approx(2.0, rel=0.1)
+    chosen["signature"] = "decode"
+    with pytest.raises(DataError, match=r"'decode'.*'encode', 'choose'"):
+        autoselect.build(recipe, **chosen, output=tmp_path / "decode.tflite")
 
 
 @pytest.mark.parametrize("source", [file, folder], ids=["a .tflite", "a SavedModel"])
