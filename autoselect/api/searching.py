@@ -272,6 +272,8 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         takes_repairs=not given.is_foreign,
         workers=default_workers(source_bytes(loaded.model)),
     )
+    if unread := _beside_evaluator(told):
+        loaded = replace(loaded, notes=(*loaded.notes, unread))
     live = [name for name, option in declared().items() if option.live and not option.kept]
     sources = {name: describe(getattr(told, name)) for name in live}
     asked = _request(
@@ -283,6 +285,21 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         sources=sources | {"metric": None if isinstance(told.metric, str) else LIVE},
     )
     return asked, RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
+
+
+def _beside_evaluator(told: SearchSettings) -> str:
+    """What an evaluator leaves without a use, for the user to know; empty if there is nothing."""
+    if told.evaluator is None:
+        return ""
+    names = ("evaluation", "heldout", "output_name", "ignore_label")
+    given = [name for name in names if getattr(told, name) is not None]
+    given += ["metric"] if told.metric != SearchSettings.model_fields["metric"].default else []
+    if not given:
+        return ""
+    return (
+        f"The evaluator brings its own samples and makes the score. Nothing else reads {', '.join(given)}: leave the "
+        "evaluator out to have a metric on these samples."
+    )
 
 
 def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> str:

@@ -52,6 +52,29 @@ def test_a_check_names_the_phases(tmp_path: Path) -> None:
     assert autoselect.check(**{**pump.LIVE, "repairs": False}, workers=1).phase_seconds["repairs"] == 0.0
 
 
+def all_alike(runner: Any) -> list[float]:
+    return [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, set[str]()),
+        ({"evaluation": pump.SEARCH, "metric": "f1_macro"}, {"evaluation", "metric"}),
+        (
+            {"evaluation": pump.SEARCH, "heldout": pump.HELDOUT, "output_name": "x"},
+            {"evaluation", "heldout", "output_name"},
+        ),
+    ],
+)
+def test_what_an_evaluator_leaves_without_a_use_is_told(options: dict[str, Any], told: set[str]) -> None:
+    given = {"model": pump.MODEL_PATH, "calibration": pump.calibration, "evaluator": all_alike, "direction": "maximize"}
+    found = autoselect.check(**given, **options, workers=1)
+    words = {word.strip(",:") for warning in found.warnings for word in warning.split()}
+    assert words & {"evaluation", "heldout", "metric", "output_name"} >= told
+    assert ("evaluation" in words) == bool(told)
+
+
 def test_a_check_tells_that_calibration_was_prepared_otherwise() -> None:
     assert not [told for told in autoselect.check(**pump.LIVE, workers=1).warnings if "ranges that" in told]
     inputs, labels = pump.SEARCH
