@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autoselect.errors import RunFolderError
+from autoselect.errors import FolderInUse, RunFolderError
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.runs.records import TEXT_COLUMNS
 
@@ -125,11 +125,13 @@ def load_run(directory: str | Path) -> Run:
     """Read a run folder.
 
     Raises:
-        RunFolderError: If the folder holds no run, one that was stopped before it wrote its tables, or one whose front
-            names files outside of it.
+        RunFolderError: If the folder holds no run, one that was stopped or is at work before it wrote its tables, or
+            one whose front names files outside of it.
     """
     folder = RunFolder(Path(directory))
     manifest = folder.read_manifest()
+    if not folder.summary.exists() and folder.is_in_use():
+        raise FolderInUse(f"The search in {folder.root} is at work. Wait for its end, or stop it first.")
     unfinished = f"{folder.root} holds a run that was stopped early. Run {folder.resuming} first."
     summary = read_json(folder.summary, missing=unfinished)
     try:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import re
@@ -11,7 +12,7 @@ import pytest
 
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Standing
-from autoselect.errors import RunFolderError, StorageError
+from autoselect.errors import FolderInUse, RunFolderError, StorageError
 from autoselect.runs import records
 from autoselect.runs.files import write_json, write_table
 from autoselect.runs.folder import RunFolder, free_folder
@@ -246,6 +247,16 @@ def test_damaged_runs(damage: Callable[[RunFolder], object], message: str, tmp_p
     damage(write_run(tmp_path / "run"))
     with pytest.raises(RunFolderError, match=message):
         load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("has_summary", [True, False])
+def test_a_run_that_is_at_work_was_not_stopped(has_summary: bool, tmp_path: Path) -> None:
+    """A resume is at work beside the tables of before, which can be read."""
+    folder = write_run(tmp_path / "run")
+    if not has_summary:
+        folder.summary.unlink()
+    with folder.locked(), contextlib.nullcontext() if has_summary else pytest.raises(FolderInUse):
+        load_run(folder.root)
 
 
 def test_a_failed_trial_has_no_id_and_is_on_no_front() -> None:
