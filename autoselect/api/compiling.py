@@ -218,14 +218,16 @@ def _as_compiled(
 
 def _as_placed(placements: Rows, found: Partition) -> Rows:
     """Where the compiler put each op; the cost of an op stays the profile's, for the place that it expects."""
-    taken, rows = {i for piece in found.pieces for i in piece}, Rows()
-    for i, row in enumerate(placements):
-        if i in found.left and row["place"] != Place.HOST:
-            row = {**row, "place": Place.HOST.value, "reason": found.left[i]}
-        elif i in taken and row["place"] == Place.HOST:
-            row = {**row, "place": Place.ACCELERATOR.value, "reason": "the compiler takes it"}
-        rows.append(row)
-    return rows
+    taken = {i for piece in found.pieces for i in piece}
+
+    def moved(i: int, place: str) -> dict[str, Any]:
+        if place != Place.HOST and i in found.left:
+            return {"place": Place.HOST.value, "reason": found.left[i]}
+        if place == Place.HOST and i in taken:
+            return {"place": Place.ACCELERATOR.value, "reason": "the compiler takes it"}
+        return {}
+
+    return [row | moved(i, row["place"]) for i, row in enumerate(placements)]
 
 
 def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Rows:

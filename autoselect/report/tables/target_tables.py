@@ -23,10 +23,10 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
     places = Counter(one["place"] for one in target["placements"])
     forecast = target.get("forecast")
     expected = f" (forecast {forecast['segments']})" if forecast and forecast["uncompiled"] is None else ""
-    by_profile = expected and _has_several_units(target)
+    placed_by = ", forecast" if expected and _has_several_units(target) else ""
     rows: list[Row] = [
         ("verdict", clean(target["refusal"]) if target["refusal"] else "accepted"),
-        ("ops", ", ".join(f"{count} {place}" for place, count in places.items()) + (", forecast" if by_profile else "")),
+        ("ops", ", ".join(f"{count} {place}" for place, count in places.items()) + placed_by),
         ("segments", f"{target['segments']}{expected}"),
         ("crossings", f"{counted(target['crossing_tensors'], 'tensor')}, {format_size(target['crossing_bytes'])}"),
         ("activations", f"{format_size(target['arena_bytes'])} at the peak"),
