@@ -253,7 +253,7 @@ def _crossing_tensors(graph: Graph, on_npu: Sequence[bool]) -> set[int]:
             if writer is None or on_npu[writer] == on_npu[i]:
                 continue
             host = graph.ops[i if on_npu[writer] else writer]
-            is_end = host.inputs[0] in graph.inputs or host.outputs[0] in graph.outputs
-            if not (host.op_type in ("QUANTIZE", "DEQUANTIZE") and is_end):
+            converts = host.op_type in ("QUANTIZE", "DEQUANTIZE")  # Other ops may lack inputs or outputs.
+            if not (converts and (host.inputs[0] in graph.inputs or host.outputs[0] in graph.outputs)):
                 found.add(tensor)
     return found

@@ -188,6 +188,36 @@ def test_a_float_value_that_is_also_an_output_crosses_to_the_npu(is_output: bool
     assert found.crossing_bytes == forecast.crossing_bytes == 16
 
 
+def test_a_host_op_without_outputs_may_read_from_the_npu(tmp_path: Path) -> None:
+    """An int8 state that the NPU computes, and that the host keeps in a variable."""
+    import tensorflow as tf
+
+    pytest.importorskip("ethosu")
+    shape, kernel = (1, 4, 4, 8), zoo.weights(3, 3, 8, 8, seed=0)
+
+    class Stateful(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.state = tf.Variable(tf.zeros(shape))
+
+        @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32)])  # type: ignore[untyped-decorator]
+        def step(self, x: Any) -> Any:
+            state = tf.nn.relu(tf.nn.conv2d(x + self.state, kernel, 1, "SAME"))
+            self.state.assign(state)
+            return tf.nn.conv2d(state, kernel, 1, "SAME")
+
+    model, rng = Stateful(), np.random.default_rng(0)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([model.step.get_concrete_function()], model)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([rng.random(shape, np.float32)] for _ in range(4))
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter._experimental_variable_quantization = True
+    profile = tmp_path / "stateful.toml"
+    profile.write_text('extends = "ethos-u55-128"\nname = "stateful"\n[host.int8]\nops = "all"\n', encoding="utf-8")
+    found = VelaCompiler(read_target(str(profile))).compile(converter.convert(), timeout_seconds=120.0)
+    assert found.host_ops["ASSIGN_VARIABLE"] == 1
+    assert found.crossing_bytes == 2 * 4 * 4 * 8
+
+
 def test_what_pieces_beyond_the_first_cost() -> None:
     pytest.importorskip("ethosu")
     free, priced = (
