@@ -192,9 +192,10 @@ def _as_compiled(
         try:
             for chip in others:
                 compiler_of(chip).require()
-            made = {c.name: compile_report(content, c, found, UNKEPT) for c, found in pairs if c in others}
+            reports = {c.name: compile_report(content, c, found, UNKEPT) for c, found in pairs if c in others}
             if others and not target.parts:
                 placements = _as_placed(placements, partition(content, target, UNKEPT))
+            made = reports  # All or nothing: compiled figures do not stand beside a forecast of places.
         except TargetRefusal as exc:
             uncompiled = refusal = str(exc)
         except (UsageError, TrialError) as exc:
@@ -217,7 +218,7 @@ def _as_compiled(
 
 
 def _as_placed(placements: Rows, found: Partition) -> Rows:
-    """Where the compiler put each op; the cost of an op stays the profile's, for the place that it expects."""
+    """Rows of ops with the place that the compiler gave each op; the cost stays that of the place in the profile."""
     taken = {i for piece in found.pieces for i in piece}
 
     def moved(i: int, place: str) -> dict[str, Any]:

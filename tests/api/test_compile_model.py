@@ -349,6 +349,19 @@ def test_a_forecast_is_told_as_one(model: Path, fakes: dict[str, FakeCompiler], 
     assert re.search(rf"^penalty +[\d,]+ NPU cycles, forecast\. Not compiled: {error}$", done.stdout, re.MULTILINE)
 
 
+def test_places_and_figures_are_both_the_compilers_or_both_a_forecast(
+    model: Path, fakes: dict[str, FakeCompiler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_arguments: Any, **_options: Any) -> Partition:
+        raise WorkerDied("Vela died of SIGFPE.")
+
+    fakes["ethos-u55-128"] = FakeCompiler()
+    monkeypatch.setattr(fakes["ethos-u55-128"], "partition", fails)
+    found = autoselect.inspect(model, target="ethos-u55-128").target
+    assert found["penalty"] == found["forecast"]["penalty"] != 5.0
+    assert found["forecast"]["uncompiled"]
+
+
 def test_evaluate_tells_what_the_model_is_on_a_target(model: Path, fakes: dict[str, FakeCompiler]) -> None:
     found = autoselect.evaluate(model, evaluation=pump.HELDOUT, target=CHIP)
     plain = autoselect.evaluate(model, evaluation=pump.HELDOUT)
