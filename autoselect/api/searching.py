@@ -288,7 +288,7 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
 
 
 def _beside_evaluator(told: SearchSettings) -> str:
-    """What an evaluator leaves without a use, for the user to know; empty if there is nothing."""
+    """A note that names the options which have no effect beside an evaluator; empty if all have one."""
     if told.evaluator is None:
         return ""
     names = ("evaluation", "heldout", "output_name", "ignore_label")

@@ -41,10 +41,10 @@ ModelFile = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSource:
-    """A source that a worker can read; ``calibration``, ``per_channel`` and ``io_type`` are a converter's own.
+    """A model in a form that a worker can read; ``calibration``, ``per_channel`` and ``io_type`` are a converter's own.
 
-    ``notes`` say what was done to a live object; its ``wishes`` are fulfilled by then. The
-    signature is still there, because samples name theirs.
+    ``notes`` say what was done to a live model. Its ``wishes`` have been fulfilled; only the signature is kept, because
+    samples name the signature that they belong to.
     """
 
     model: Path | bytes

@@ -99,17 +99,17 @@ def has_stack_per_input(data: object, keys: Sequence[str]) -> TypeGuard[Sequence
 
 
 def numbered_items(data: object, *, purpose: str, signature: str | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield the items of an iterable with their numbers from 0 on, mapping what it raises.
+    """Yield the items of an iterable with their numbers from 0 on; what the iterable raises becomes a DataError.
 
     Args:
         data: What is gone through.
         purpose: The first words of every message.
-        signature: Key of the signature that is taken, if it was chosen: samples that name another one are left out,
-            as one data set serves all signatures of a ``TFLiteConverter``.
+        signature: Key of the chosen signature. Samples that name another signature are left out, because one data
+            set serves all signatures of a ``TFLiteConverter``. None takes all samples.
 
     Raises:
-        DataError: If the data cannot be iterated, or raise while they are: names the exception and item. If all samples
-            name other signatures.
+        DataError: If the data cannot be iterated, if they raise meanwhile (the message names exception and item), or
+            if all samples name other signatures.
     """
     left, is_empty = dict[str, None](), True
     for number, item in _numbered(data, purpose):
@@ -127,7 +127,7 @@ def numbered_items(data: object, *, purpose: str, signature: str | None = None) 
 
 
 def _signature_of(item: Any) -> str | None:
-    """What a ``(signature, dict)`` sample, or one with a target, says of its signature."""
+    """The key in a ``(signature, dict)`` sample, which may have a label beside it; None if the sample has no key."""
     if isinstance(item, (list, tuple)) and item and is_signature_sample(item[0]):
         item = item[0]
     return item[0] if is_signature_sample(item) else None

@@ -125,8 +125,8 @@ def load_run(directory: str | Path) -> Run:
     """Read a run folder.
 
     Raises:
-        RunFolderError: If the folder holds no run, one that was stopped or is at work before it wrote its tables, or
-            one whose front names files outside of it.
+        RunFolderError: If the folder holds no run, a run that has not written its tables (it was stopped, or is still
+            at work), or a run whose front names files outside of the folder.
     """
     folder = RunFolder(Path(directory))
     manifest = folder.read_manifest()

@@ -269,24 +269,24 @@ def _why(told: str) -> str:
 
 
 def inputs_of(inputs: Mapping[str, np.ndarray], specs: Sequence[TensorSpec]) -> list[np.ndarray]:
-    """Inputs by key, by tensor name or, if another source of the same model named them all otherwise, by place.
+    """The arrays of a model's inputs, in the order of ``specs``.
+
+    An array is found by the key or the tensor name of its input. If no name is known, since another file of the same
+    model names all inputs otherwise, arrays go by position.
 
     Raises:
-        ScoreError: If one is missing.
+        ScoreError: If an input is missing.
     """
     found = [next((inputs[name] for name in (spec.key, spec.name) if name in inputs), None) for spec in specs]
-    values = list(inputs.values())
+    known, values = [value for value in found if value is not None], list(inputs.values())
+    if len(known) == len(specs):
+        return known
     # Beside a name that is known, an unknown one is a slip: by place it would get the values of another input.
-    is_renamed = len(values) == len(specs) and all(value is None for value in found)
-    if is_renamed and all(np.shape(value) == spec.shape for value, spec in zip(values, specs, strict=True)):
+    if not known and [np.shape(value) for value in values] == [spec.shape for spec in specs]:
         return values
-    taken = list[np.ndarray]()
-    for spec, value in zip(specs, found, strict=True):
-        if value is None:
-            came = ", ".join(map(repr, inputs)) or "none"
-            raise ScoreError(f"The model needs an input {spec.key!r} of shape {spec.shape}, got {came}. Rename it.")
-        taken.append(value)
-    return taken
+    lacking = next(spec for spec, value in zip(specs, found, strict=True) if value is None)
+    came = ", ".join(map(repr, inputs)) or "none"
+    raise ScoreError(f"The model needs an input {lacking.key!r} of shape {lacking.shape}, got {came}. Rename it.")
 
 
 def interpreter_of(content: bytes, num_threads: int = 1, *, preserve: bool, delegates: bool) -> Any:
