@@ -15,6 +15,7 @@ NAMES = {
     "transformer of 12 layers": "transformer",
     "style transfer": "style transfer",
     "2,000 ops as large as ResNet-50": "2,000 ops",
+    "chain of 2,000 ops": "2,003 small ops",
 }
 STAGES = ("calibrate", "repeats", "repairs", "probes", "trials", "heldout")
 FIRST = "calibrating, one build, one score"
