@@ -42,7 +42,7 @@ def place_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> 
 
 def command_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> list[str]:
     """The command with its folders filled in."""
-    places = {after: place_of(steps[after], steps, work, small) / "out" for after in step.after}
+    places = {after: _files_of(steps[after], steps, work, small) for after in step.after}
     own = place_of(step, steps, work, small)
     places |= {"out": own / "out", "work": own / "work"}
     options = re.sub(r"\{([\w.]+)\}", lambda found: shlex.quote(str(places[found[1]])), step.options(small))
@@ -50,10 +50,17 @@ def command_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -
     return [os.environ[step.python[1:]] if step.python else sys.executable, str(step.folder / step.script), *words]
 
 
+def _files_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> Path:
+    """Where a step that runs later finds what this one made."""
+    return step.folder / "results" if step.once else place_of(step, steps, work, small) / "out"
+
+
 def with_missing(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> Iterator[Step]:
     """What a step reads from, if that is not there, and the step itself."""
     for after in (steps[name] for name in step.after):
-        if step.reads_files_of(after, small):
+        if after.once:
+            is_there = True
+        elif step.reads_files_of(after, small):
             is_there = (place_of(after, steps, work, small) / "done").exists()
         else:
             is_there = small or not studies.why_stale(after, steps)
@@ -253,7 +260,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted: list[Step] = []
     for step in chosen(steps, options.only, COSTS[: COSTS.index(options.cost) + 1]):
         before = (steps[name] for name in step.after if not options.small or step.reads_files_of(steps[name], True))
-        blocked = "; ".join(filter(None, (studies.why_blocked(each, options.small) for each in (step, *before))))
+        needed = [step, *(each for each in before if not each.once)]
+        blocked = "; ".join(filter(None, (studies.why_blocked(each, options.small) for each in needed)))
         stale = "small pass" if options.small else studies.why_stale(step, steps)
         if options.again and not stale:
             stale = _why_again(step, steps, options.work)

@@ -64,10 +64,10 @@ class Step:
         installs: Packages that have to be there beside autoselect's own.
         python: The interpreter, as ``$NAME``, if it is not this one.
         into: Folder of the repository for ``writes``, if it is not that of the study's results.
-        once: Why it is not run again: it compares with a version that is gone.
+        once: Why it is not run again: its version is gone, or what it makes differs by machine and is kept.
         counts: What of the package counts: names of ``ROOMS``, ``builder``, ``packages``.
-        time_columns: Heads of columns, heads of rows and JSON fields that hold times: results that differ there alone
-            are as before.
+        time_columns: Heads of columns, heads of rows and JSON fields that hold times, or the memory that was taken:
+            results that differ there alone are as before.
         runs_alone: True if it measures times: nothing else of a pass runs beside it.
         cost: How long a full pass takes on two cores: ``seconds``, ``minutes`` or ``hours``.
         tested: Where the small pass is tested: among the ``quick`` tests, the ``slow`` ones, or in neither, but by
@@ -206,7 +206,14 @@ def inputs_of(step: Step, steps: Mapping[str, Step]) -> dict[str, str]:
             found |= {key: value for key, value in packages.items() if key not in _NOT_COUNTED}
         else:
             found[name] = _digest_of_rooms(ROOMS[name])
-    return found | {f"step {after}": key_of(inputs_of(steps[after], steps)) for after in step.after}
+    return found | {f"step {after}": _key_after(steps[after], steps) for after in step.after}
+
+
+def _key_after(step: Step, steps: Mapping[str, Step]) -> str:
+    """What a step means to one that runs after it: all that decides its results, or the results that are kept."""
+    if step.once:
+        return key_of({name: digest_of(step.place_of(name)) for name in step.results})
+    return key_of(inputs_of(step, steps))
 
 
 def key_of(inputs: Mapping[str, str]) -> str:

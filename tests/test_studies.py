@@ -84,7 +84,7 @@ def told(runner: ModuleType, work: Path, capsys: pytest.CaptureFixture[str]) -> 
     """What --list says of the step with results."""
     capsys.readouterr()
     runner.main(["--list", "--work", str(work)])
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("sums.first: once")]
     return line.removeprefix("sums.second: ")
 
 
@@ -170,6 +170,23 @@ def test_all_is_made_again_once_and_results_that_differ_are_told(
     program.write_text(program.read_text(encoding="utf-8").replace("' '", "' and '"), encoding="utf-8")
     runner.main(["--again", "--work", str(tmp_path / "again")])
     assert capsys.readouterr().out.splitlines()[-1].endswith(": table.md")
+
+
+def test_a_step_reads_the_kept_files_of_one_that_is_not_run_again(
+    runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runner.main(["--work", str(tmp_path / "first")])
+    declared = repository / "experiments" / "sums" / "study.toml"
+    text = declared.read_text(encoding="utf-8")
+    kept = '[first]\nwrites = ["made"]\nonce = "the machine that made it is gone"\n'
+    declared.write_text(text.replace("[first]\n", kept), encoding="utf-8")
+    folder = repository / "experiments" / "sums" / "results"
+    for content in ("7", "8"):
+        (folder / "made").write_text(content, encoding="utf-8")
+        assert told(runner, tmp_path / "work", capsys) == "stale: step sums.first changed"
+        runner.main(["--work", str(tmp_path / "work")])
+        assert (folder / "table.md").read_text(encoding="utf-8") == f"sum {content}1 2"
+    assert told(runner, tmp_path / "work", capsys) == "up to date"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Two recurrent nets that run a step at a time, their data and their evaluators of one number.
 
-A keyword spotter (a GRU, fed frame by frame) and a forecaster of a seasonal series (an LSTM). Both are trained here.
+A keyword spotter (a GRU, fed frame by frame) and a forecaster of a seasonal series (an LSTM). ``train.py`` trains both.
 The features of the spotter are read from the folder that AUTOSELECT_REAL_DATA names.
 """
 
@@ -34,14 +34,13 @@ Sample = dict[str, np.ndarray]
 
 @dataclass(frozen=True, kw_only=True)
 class Net:
-    """A net, what is fed back in it, and how it is trained, calibrated and scored.
+    """A net, what is fed back in it, and how it is calibrated and scored.
 
     Attributes:
         name: In files and tables.
         feedback: Input by output.
         units: Of its states.
         direction: Of the score.
-        train: Gives the float step model.
         sequences: Steps of a part, shape (n_sequences, n_steps, n_features).
         score: The evaluator.
     """
@@ -50,7 +49,6 @@ class Net:
     feedback: Mapping[str, str]
     units: int
     direction: str
-    train: Callable[[], bytes]
     sequences: Callable[[str], np.ndarray]
     score: Callable[..., float]
 
@@ -80,19 +78,6 @@ def answers(net: Net, runner: Runner, sequence: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def step_model(cell: Any, head: Any, states: tuple[str, ...], units: int, features: int) -> bytes:
-    """A cell and the layer behind it as a float model of one step."""
-    import keras
-    import tensorflow as tf
-
-    x = keras.Input(batch_shape=(1, features), name="x")
-    before = [keras.Input(batch_shape=(1, units), name=name) for name in states]
-    answer, after = cell(x, before)
-    ends = {"answer": head(answer), **{f"{name}_next": state for name, state in zip(states, after, strict=True)}}
-    model = keras.Model([x, *before], ends)
-    return bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
-
-
 # ---------------------------------------------------------------------------------------------------- the spotter
 
 
@@ -116,28 +101,19 @@ def _part(name: str) -> slice:
     raise ValueError(f"expected one of {', '.join(SPOTTER_PARTS)}, got {name!r}")
 
 
-def _clips_of(part: str) -> np.ndarray:
+def clips_of(part: str) -> np.ndarray:
+    """Clips of a part, shape (n, 49, 10)."""
     return _clips()[0][_part(part)]
 
 
-def train_spotter() -> bytes:
-    """A GRU over 49 frames of 10 MFCC, then a dense layer."""
-    import keras
-
-    keras.utils.set_random_seed(SEED)
-    cell, head = keras.layers.GRUCell(GRU_UNITS), keras.layers.Dense(CLASSES, activation="softmax")
-    model = keras.Sequential([keras.layers.Input((49, 10)), keras.layers.RNN(cell), head])
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    (x, y), part = _clips(), _part("train")
-    for rate in (3e-3, 1e-3, 3e-4):
-        model.optimizer.learning_rate = rate
-        model.fit(x[part], y[part], batch_size=64, epochs=12, verbose=0)
-    return step_model(cell, head, ("h",), GRU_UNITS, 10)
+def classes_of(part: str) -> np.ndarray:
+    """Classes of the clips of a part, shape (n,)."""
+    return _clips()[1][_part(part)]
 
 
 def spotted(runner: Runner, split: str = "search") -> float:
     """The evaluator: accuracy of the answer at the last frame of each clip."""
-    right = zip(_clips_of(split), _clips()[1][_part(split)], strict=True)
+    right = zip(clips_of(split), classes_of(split), strict=True)
     return float(np.mean([answers(SPOTTER, runner, clip)[-1].argmax() == label for clip, label in right]))
 
 
@@ -145,7 +121,7 @@ def spotted(runner: Runner, split: str = "search") -> float:
 
 
 @cache
-def _series_of(part: str) -> np.ndarray:
+def series_of(part: str) -> np.ndarray:
     """Two weeks of an hourly load: a day, a week, a slow drift and noise that lasts; shape (n, HOURS, 1)."""
     rng = np.random.default_rng([SEED, list(FORECASTER_PARTS).index(part)])
     count, hours = FORECASTER_PARTS[part], np.arange(HOURS)
@@ -160,26 +136,10 @@ def _series_of(part: str) -> np.ndarray:
     return (level + daily + weekly + drift + noise).astype(np.float32)[:, :, None]
 
 
-def train_forecaster() -> bytes:
-    """An LSTM that says the value of the next hour."""
-    import keras
-
-    keras.utils.set_random_seed(SEED)
-    cell, head = keras.layers.LSTMCell(LSTM_UNITS), keras.layers.Dense(1)
-    layers = [keras.layers.Input((HOURS - 1, 1)), keras.layers.RNN(cell, return_sequences=True), head]
-    model = keras.Sequential(layers)
-    model.compile("adam", "mae")
-    series = _series_of("train")
-    for rate in (1e-2, 3e-3, 1e-3):
-        model.optimizer.learning_rate = rate
-        model.fit(series[:, :-1], series[:, 1:], batch_size=32, epochs=8, verbose=0)
-    return step_model(cell, head, ("h", "c"), LSTM_UNITS, 1)
-
-
 def missed(runner: Runner, split: str = "search") -> float:
     """The evaluator: mean absolute error of the next hour, after the first day of each series."""
     errors = [
-        np.abs(answers(FORECASTER, runner, series[:-1]) - series[1:])[LEAD_IN:].mean() for series in _series_of(split)
+        np.abs(answers(FORECASTER, runner, series[:-1]) - series[1:])[LEAD_IN:].mean() for series in series_of(split)
     ]
     return float(np.mean(errors))
 
@@ -189,8 +149,7 @@ SPOTTER = Net(
     feedback={"h_next": "h"},
     units=GRU_UNITS,
     direction="maximize",
-    train=train_spotter,
-    sequences=_clips_of,
+    sequences=clips_of,
     score=spotted,
 )
 FORECASTER = Net(
@@ -198,8 +157,7 @@ FORECASTER = Net(
     feedback={"h_next": "h", "c_next": "c"},
     units=LSTM_UNITS,
     direction="minimize",
-    train=train_forecaster,
-    sequences=_series_of,
+    sequences=series_of,
     score=missed,
 )
 NETS = {"spotter": SPOTTER, "forecaster": FORECASTER}

@@ -10,7 +10,7 @@ import nets
 import pandas as pd
 
 import autoselect
-from autoselect.runs.files import write_bytes, write_text
+from autoselect.runs.files import write_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CALIBRATIONS = ("at rest", "feedback")
@@ -81,21 +81,19 @@ def _cell(value: object) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, search and write ``recurrent.csv`` and ``table.md``."""
+    """Search and write ``recurrent.csv`` and ``table.md``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--runs", type=Path, default=Path("recurrent-runs"), help="Models and runs; used again.")
+    parser.add_argument("--nets", type=Path, default=RESULTS, help="Folder of the nets that train.py wrote.")
+    parser.add_argument("--runs", type=Path, default=Path("recurrent-runs"), help="Used again.")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     rows = []
-    for key, net in nets.NETS.items():
-        model = options.runs / f"{key}.tflite"
-        if not model.exists():
-            write_bytes(model, net.train())
+    for key in nets.NETS:
         for calibration in CALIBRATIONS:
             folder = options.runs / f"{key}_{calibration.replace(' ', '_')}"
-            run = searched(key, calibration, model, folder, options.trials, options.seed)
+            run = searched(key, calibration, options.nets / f"{key}.tflite", folder, options.trials, options.seed)
             rows += rows_of(run, key, calibration)
     frame = pd.DataFrame(rows)
     options.results.mkdir(parents=True, exist_ok=True)

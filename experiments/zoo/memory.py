@@ -48,18 +48,16 @@ def main() -> None:
             early_exit=False,
         )
         memory.stopped.set()
-        shown = ["id", "sqnr_db", "heldout_sqnr_db", "size_bytes", "float_ops", "pick"]
         found = {
             "model": options.model,
             "trials": len(run.trials),
             "workers": options.workers,
             "peak_gib_of_all_processes": round(memory.peak_bytes / 2**30, 2),
             "seconds": {stage: round(seconds, 1) for stage, seconds in run.summary["seconds"].items()},
-            "references": {name: row["heldout"] for name, row in run.summary["references"].items()},
-            "front": json.loads(run.front[shown].to_json(orient="records", double_precision=3)),
         }
-    options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({key: value for key, value in found.items() if key != "front"}, indent=1))
+    text = json.dumps(found, indent=1) + "\n"
+    options.output.write_text(text, encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":
