@@ -36,6 +36,8 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "verdict": ("scoring", "study/finishing", "domain/rule.py"),
 }
 """What of the package's code decides results beside the builder, which has a version of its own."""
+_READS_PROFILES = "scoring/target_file.py"
+"""Its code does not count, so that a profile may be checked better. What the bundled profiles say counts."""
 _COUNT = ("builder", *ROOMS, "packages")
 _NOT_COUNTED = ("python", "autoselect", "builder")
 
@@ -206,6 +208,8 @@ def inputs_of(step: Step, steps: Mapping[str, Step]) -> dict[str, str]:
             found |= {key: value for key, value in packages.items() if key not in _NOT_COUNTED}
         else:
             found[name] = _digest_of_rooms(ROOMS[name])
+    if "verdict" in step.counts:
+        found["search_spaces"] = _digest_of_tables(ROOT / "search_spaces")
     return found | {f"step {after}": _key_after(steps[after], steps) for after in step.after}
 
 
@@ -239,7 +243,7 @@ def why_stale(step: Step, steps: Mapping[str, Step]) -> str:
 def _reason(key: str, before: str | None, after: str | None) -> str:
     if before is None or after is None:
         return f"{key} is {'new' if before is None else 'gone'}"
-    is_digest = key.startswith(("code ", "data ", "step ")) or key in ROOMS
+    is_digest = key.startswith(("code ", "data ", "step ")) or key in {*ROOMS, "search_spaces"}
     return f"{key} changed" if is_digest else f"{key} {before} → {after}"
 
 
@@ -312,7 +316,15 @@ def _digest_of_rooms(names: Sequence[str]) -> str:
 
 
 def _sources(place: Path) -> list[Path]:
-    return [place] if place.is_file() else sorted(place.rglob("*.py"))
+    left_out = ROOT / "autoselect" / _READS_PROFILES
+    return [place] if place.is_file() else sorted(path for path in place.rglob("*.py") if path != left_out)
+
+
+@functools.cache
+def _digest_of_tables(folder: Path) -> str:
+    """Of what the TOML files of a folder say, without their comments."""
+    tables = {str(p.relative_to(folder)): tomllib.loads(p.read_text("utf-8")) for p in folder.rglob("*.toml")}
+    return _digest(json.dumps(tables, sort_keys=True).encode())
 
 
 def digest_of(place: Path) -> str:

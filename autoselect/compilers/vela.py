@@ -138,9 +138,13 @@ def _read(written: bytes) -> Graph:
 
 
 def _options(compiler: Vela, folder: Path) -> list[str]:
+    config = "Arm/vela.ini"
+    if compiler.config is not None:
+        config = str(folder / "own.ini")
+        Path(config).write_text(compiler.config, encoding="utf-8")
     return [
         *("--accelerator-config", compiler.accelerator_config),
-        *("--config", "Arm/vela.ini"),
+        *("--config", config),
         *("--system-config", compiler.system_config),
         *("--memory-mode", compiler.memory_mode),
         *("--output-dir", str(folder)),
@@ -163,7 +167,7 @@ def _run(command: list[str], timeout_seconds: float, target: str) -> None:
         if match := _CONFIGURATION.search(said):
             raise UsageError(
                 f"Vela does not take the [compiler] of the profile {target}: {_on_one_line(match[1])}. Change "
-                "accelerator_config, system_config or memory_mode there."
+                "accelerator_config, system_config, memory_mode or config there."
             )
         raise JobFailed(f"Vela failed for {target}, which says nothing of the candidate: {_on_one_line(_last(said))}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,15 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
         raise UsageError(f"{called} is not TOML: {exc}.") from exc
 
 
-def first_wrong(exc: ValidationError) -> str:
+def first_wrong(exc: ValidationError, known: Collection[str] = ()) -> str:
     """Of the first wrong value of a pydantic model, its place, what was expected, and what came.
 
     The alternatives of a union are no places. If the first of them is a word, the message names
     the second, too. If a required key is missing and an unknown key has a similar name, the unknown key is told.
+
+    Args:
+        exc: The error.
+        known: Keys of any table of the file. The message for an unknown key names the one that is most like it.
     """
     errors = exc.errors()
     places = [
@@ -72,6 +76,12 @@ def first_wrong(exc: ValidationError) -> str:
         for own in unknown:
             if own[:-1] == place[:-1] and (hint := did_you_mean(own[-1].lower(), place[-1:])):
                 return f"{'.'.join(own)}: there is no such key.{hint}"
+    if (
+        first["type"] == "extra_forbidden"
+        and place[-1] not in known
+        and (hint := did_you_mean(place[-1], known, most=1))
+    ):
+        return f"{'.'.join(place)}: there is no such key.{hint}"
     return f"{'.'.join(place)}: {wrong(first)}."
 
 

@@ -113,7 +113,14 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vela:
-    """How Arm's Vela is called; its own words for the three."""
+    """How Arm's Vela is called, in its own words.
+
+    Attributes:
+        accelerator_config: The NPU, for example ``ethos-u55-128``.
+        system_config: A system of the configuration file.
+        memory_mode: A memory mode of the configuration file.
+        config: Text of a configuration file; None for the one that comes with Vela.
+    """
 
     UNREADABLE: ClassVar[frozenset[str]] = frozenset({"int2", "int4", "uint4"})
     """Types of constants of which Vela 5.2.0 dies, of a floating-point exception and without a message."""
@@ -121,6 +128,7 @@ class Vela:
     accelerator_config: str
     system_config: str
     memory_mode: str
+    config: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,10 +34,11 @@ A profile is a TOML file::
 
     [piece]                             # optional: of the pieces of the accelerator's work
     fixed = 100.0                       # of each beyond the first
-    ddr_per_byte = 2.5e-5            # of each byte that it reads from or writes to memory outside of it
+    ddr_per_byte = 2.5e-5               # of each byte that it reads from or writes to memory outside of it
 
     [compiler]                          # optional
-    kind = "vela"                       # with accelerator_config, system_config, memory_mode; or
+    kind = "vela"                       # with accelerator_config, system_config, memory_mode, and config (optional):
+                                        # the chip's own vela.ini, a path from the profile's folder; or
     kind = "litert-plugin"              # with manufacturer, soc_model, and libraries (optional): a folder
 
 A profile may say ``extends = "name"`` of a bundled one: what it does not say itself is as there.
@@ -47,6 +48,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,14 +60,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    NonNegativeFloat,
-    PositiveFloat,
-    PositiveInt,
+    StrictBool,
     ValidationError,
+    model_validator,
 )
 
 from autoselect.data.bundled import lasting, read_toml
-from autoselect.data.texts import first_wrong
+from autoselect.data.texts import first_wrong, read_text
 from autoselect.domain.recipe import IoType
 from autoselect.domain.targets import (
     Compiler,
@@ -79,7 +83,7 @@ from autoselect.domain.targets import (
     Vela,
     together,
 )
-from autoselect.errors import UsageError
+from autoselect.errors import UsageError, first_line
 from autoselect.tflite import flatbuffer as fb
 
 DEFAULT_TARGET = "integer-only"
@@ -94,21 +98,33 @@ def _known_op(name: str) -> str:
 _Ops = Literal["all"] | list[Annotated[str, AfterValidator(_known_op)]]
 
 
+def _plain(name: str) -> str:
+    if not re.fullmatch(r"[^,/\\\x00-\x1f]{1,100}", name) or name != name.strip():
+        raise ValueError("a name has 1 to 100 characters, and none of them is a comma, a slash or the end of a line")
+    return name
+
+
+_Cost = Annotated[float, Field(strict=True, ge=0.0, le=1e12)]
+_Points = Annotated[float, Field(strict=True, gt=0.0, le=1e12)]
+_Size = Annotated[int, Field(strict=True, gt=0)]
+_Name = Annotated[str, AfterValidator(_plain)]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
 class _Kernels(_Strict):
     ops: _Ops
-    per_mac: NonNegativeFloat
-    per_element: NonNegativeFloat
-    per_mac_of: dict[Annotated[str, AfterValidator(_known_op)], NonNegativeFloat] = {}
+    per_mac: _Cost
+    per_element: _Cost
+    per_mac_of: dict[Annotated[str, AfterValidator(_known_op)], _Cost] = {}
 
 
 class _Processor(_Strict):
     name: str
-    max_rank: PositiveInt | None = None
-    max_stride: PositiveInt | None = None
+    max_rank: _Size | None = None
+    max_stride: _Size | None = None
     int8: _Kernels | None = None
     int16: _Kernels | None = None
     hybrid: _Kernels | None = None
@@ -117,8 +133,8 @@ class _Processor(_Strict):
 
 
 class _Crossing(_Strict):
-    fixed: NonNegativeFloat
-    per_byte: NonNegativeFloat
+    fixed: _Cost
+    per_byte: _Cost
 
 
 class _Rule(_Strict):
@@ -133,6 +149,24 @@ class _Vela(_Strict):
     accelerator_config: str
     system_config: str
     memory_mode: str
+    config: str | None = None
+
+    @model_validator(mode="after")
+    def _is_configured(self) -> _Vela:
+        if self.config is not None:
+            _require_sections(self.config, (f"System_Config.{self.system_config}", f"Memory_Mode.{self.memory_mode}"))
+        return self
+
+
+def _require_sections(text: str, sections: Sequence[str]) -> None:
+    parser = ConfigParser()
+    try:
+        parser.read_string(text)
+    except ConfigParserError as exc:
+        raise ValueError(f"the file of config is no configuration file: {first_line(exc)}") from exc
+    for section in sections:
+        if section not in parser:
+            raise ValueError(f"the file of config has no section [{section}]; it has {', '.join(parser.sections())}")
 
 
 class _LitertPlugin(_Strict):
@@ -146,33 +180,33 @@ _Compiler = Annotated[_Vela | _LitertPlugin, Field(discriminator="kind")]
 
 
 class _Piece(_Strict):
-    fixed: NonNegativeFloat
-    ddr_per_byte: NonNegativeFloat
+    fixed: _Cost
+    ddr_per_byte: _Cost
 
 
 class _Memory(_Strict):
-    size_bytes: PositiveInt
-    block: tuple[PositiveInt, PositiveInt, PositiveInt]
+    size_bytes: _Size
+    block: tuple[_Size, _Size, _Size]
 
 
 class _Weights(_Strict):
-    float_macs: PositiveFloat
-    float_ops: PositiveFloat
-    crossings: PositiveFloat
-    crossing_bytes: PositiveFloat
-    segments: PositiveFloat
-    int16_macs: PositiveFloat = 4.0
-    int16_ops: PositiveFloat = 4.0
+    float_macs: _Points
+    float_ops: _Points
+    crossings: _Points
+    crossing_bytes: _Points
+    segments: _Points
+    int16_macs: _Points = 4.0
+    int16_ops: _Points = 4.0
 
 
 class _Profile(_Strict):
     schema_version: Literal[1]
-    name: str
+    name: _Name
     why: str
     unit: str
     segments: SegmentRule
     io: IoType | None = None
-    per_channel: bool = True
+    per_channel: StrictBool = True
     int4: Literal["int4-litert", "int4-tflm"] | None = None
     crossing: _Crossing
     accelerator: _Processor | None = None
@@ -203,7 +237,8 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
     try:
         profile = _Profile.model_validate(content)
     except ValidationError as exc:
-        raise UsageError(f"Target {name_or_path!r}, {first_wrong(exc)}") from exc
+        known = {key for table in _Strict.__subclasses__() for key in table.model_fields}
+        raise UsageError(f"Target {name_or_path!r}, {first_wrong(exc, known)}") from exc
     if (profile.accelerator is None) != (profile.segments == "none"):
         raise UsageError(
             f"Target {name_or_path!r}, segments: expected 'none' without an accelerator and another rule with one, got "
@@ -256,13 +291,28 @@ _GONE = {
 def _content(name_or_path: str) -> dict[str, Any]:
     if name_or_path in _GONE:
         raise UsageError(f"There is no target {name_or_path!r} any more. {_GONE[name_or_path]}")
-    content = read_toml(name_or_path, folder="targets", kind="target")
+    content = _with_text_of_config(read_toml(name_or_path, folder="targets", kind="target"), name_or_path)
     base = content.pop("extends", None)
     if base is None:
         return content
     if not isinstance(base, str) or "extends" in read_toml(base, folder="targets", kind="target"):
         raise UsageError(f"Target {name_or_path!r}, extends: expected a profile that extends no other, got {base!r}.")
     return _merged(_content(base), content)
+
+
+def _with_text_of_config(content: dict[str, Any], name_or_path: str) -> dict[str, Any]:
+    """A profile that holds the text of the configuration file that it names for its compiler."""
+    compiler = content.get("compiler")
+    if not isinstance(compiler, dict) or not isinstance(compiler.get("config"), str):
+        return content
+    path = Path(name_or_path).parent / compiler["config"]
+    try:
+        text = read_text(path)
+    except (OSError, ValueError) as exc:
+        raise UsageError(
+            f"Target {name_or_path!r}, compiler.config: {path} cannot be read: {getattr(exc, 'strerror', None) or exc}."
+        ) from exc
+    return {**content, "compiler": {**compiler, "config": text}}
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:

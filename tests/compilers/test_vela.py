@@ -103,6 +103,36 @@ def test_a_compiler_that_writes_rubbish_costs_one_trial(model: str, summary: str
         compiler.compile(content, timeout_seconds=20.0)
 
 
+OWN_CHIP = """
+[System_Config.Own]
+core_clock=400e6
+axi0_port=Sram
+axi1_port=OffChipFlash
+Sram_clock_scale={scale}
+OffChipFlash_clock_scale=0.125
+
+[Memory_Mode.Own]
+const_mem_area=Axi1
+arena_mem_area=Axi0
+cache_mem_area=Axi0
+"""
+
+
+def test_vela_compiles_for_a_chip_of_ones_own_configuration(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(
+        'extends = "ethos-u55-128"\nname = "own"\n'
+        '[compiler]\nconfig = "chip/own.ini"\nsystem_config = "Own"\nmemory_mode = "Own"\n'
+    )
+    (tmp_path / "chip").mkdir()
+    cycles = []
+    for scale in (1.0, 0.125):
+        (tmp_path / "chip" / "own.ini").write_text(OWN_CHIP.format(scale=scale))
+        compiler = VelaCompiler(read_target(str(tmp_path / "own.toml")))
+        compiler.require()
+        cycles.append(compiler.compile(candidate().content, timeout_seconds=60.0).cycles)
+    assert 0 < cycles[0] < cycles[1]  # The second reads its activations at an eighth of the rate.
+
+
 def test_without_vela_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(UsageError, match=r"pip install 'autoselect\[ethos-u\]'"):

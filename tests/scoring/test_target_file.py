@@ -121,6 +121,21 @@ WRONG = {
     "a plugin whose pieces are not listed": ("[host]", f"{PLUGIN}[host]", r"segments: expected 'listed' .*, got 'any'"),
     "missing host": ("[host]", "[hosts]", r"hosts?: "),
     "unknown key": ("unit =", "units =", r"units?: "),
+    "a key that is nearly an optional one": (
+        "[host]",
+        "[piece]\nfixed = 1.0\nddr_per_byte = 0.0\n[host]\nmax_ranks = 3",
+        r"host\.max_ranks: .*'max_rank'\?$",
+    ),
+    "a cost without an end": ("per_mac = 4.0", "per_mac = inf", r"host\.float\.per_mac: .* 1000000000000, got"),
+    "a cost that overflows": ("per_mac = 4.0", "per_mac = 1e308", r"host\.float\.per_mac: .* 1000000000000, got"),
+    "a cost that is none": ("per_mac = 4.0", "per_mac = nan", r"host\.float\.per_mac: "),
+    "a cost in quotes": ("per_mac = 4.0", "per_mac = '4.0'", r"host\.float\.per_mac: .*valid number, got '4\.0'"),
+    "a cost that is a truth": ("per_mac = 4.0", "per_mac = true", r"host\.float\.per_mac: .*valid number, got True"),
+    "a rank that is a truth": ("[host]", "[host]\nmax_rank = true", r"host\.max_rank: .*valid integer"),
+    "a truth that is a number": ("unit =", "per_channel = 1\nunit =", r"per_channel: .*valid boolean"),
+    "a name that lists two": ('name = "own"', 'name = "own,other"', r"name: .*comma"),
+    "a name of two lines": ('name = "own"', 'name = "own\\nother"', r"name: .*line"),
+    "no name": ('name = "own"', 'name = ""', r"name: .*1 to 100"),
     "a rule without a reason": ('why = "No float ADD."', "", r"reject\.0\.why: .*required"),
     "none with an accelerator": ('"any"', '"none"', r"segments: expected 'none' without an accelerator"),
 }
@@ -245,6 +260,35 @@ EXTENDS = {
     "what then does not fit": ('extends = "qualcomm-sm8750"\nsegments = "any"', r"segments: expected 'listed'"),
     "an unknown key": ('extends = "tflm"\nspeed = 1', r"speed"),
 }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param(None, r"compiler\.config: .*own\.ini", id="no file"),
+        pytest.param("core_clock", r"compiler\..*\bsection headers\b", id="no sections"),
+        pytest.param("[System_Config.A]\n", r"\[System_Config\.B\].* System_Config\.A", id="another"),
+        pytest.param("[System_Config.B]\n", r"\[Memory_Mode\.C\]", id="no memory mode"),
+    ],
+)
+def test_what_is_wrong_with_a_chips_own_configuration_is_told(tmp_path: Path, text: str | None, words: str) -> None:
+    own = 'extends = "ethos-u55-128"\n[compiler]\nconfig = "own.ini"\nsystem_config = "B"\nmemory_mode = "C"\n'
+    (tmp_path / "own.toml").write_text(own)
+    if text is not None:
+        (tmp_path / "own.ini").write_text(text)
+    with pytest.raises(UsageError, match=words):
+        read_target(str(tmp_path / "own.toml"))
+
+
+def test_a_run_does_not_go_on_with_another_configuration_of_the_chip(tmp_path: Path) -> None:
+    path, text = tmp_path / "own.toml", "[System_Config.B]\nclock = 1\n[Memory_Mode.C]\n"
+    own = 'extends = "ethos-u55-128"\n[compiler]\nconfig = "own.ini"\nsystem_config = "B"\nmemory_mode = "C"\n'
+    path.write_text(own)
+    hashes = []
+    for clock in (1, 1, 2):
+        (tmp_path / "own.ini").write_text(text.replace("1", str(clock)))
+        hashes.append(target_hash(str(path)))
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 @pytest.mark.parametrize(("text", "words"), EXTENDS.values(), ids=EXTENDS)
