@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
 
 Load = Callable[..., FloatModel]
 
@@ -52,6 +54,9 @@ warp = h.make_node("Warp", ["c1"], ["scores"], "/neck/Warp", domain="com.me")
 save("custom", [*conv[:3], warp], [image], ["scores"], weights()[:2], more=["com.me"])
 save("two", [h.make_node("MatMul", ["a", "w"], ["m"], "/left/MatMul"), h.make_node("Add", ["m", "b"], ["y"], "/Add")],
      [("a", T.FLOAT, [1, 6]), ("b", T.FLOAT, [1, 4])], ["y"], [w("w", 6, 4)])
+constant = h.make_node("Constant", [], ["k"], "/Constant", value=w("k", 6, 4))
+save("held", [constant, h.make_node("MatMul", ["a", "k"], ["y"], "/MatMul")], [("a", T.FLOAT, [1, 6])], ["y"], [],
+     save_as_external_data=True, location="k.bin", size_threshold=0, convert_attribute=True)
 """
 
 TORCH_NET = """
@@ -123,6 +128,23 @@ def test_an_onnx_model_is_converted_and_only_read(name: str, onnx_nets: Path, lo
     assert (spec.shape, spec.other_shape) == ((1, 16, 24, 3), (1, 3, 16, 24))
     assert "TRANSPOSE" not in {op.op_type for op in reader.read_graph(fb.parse(found.content)).ops}
     assert digests(onnx_nets) == before
+
+
+def test_weights_beside_the_model_that_changed_are_converted_once_more(
+    onnx_nets: Path, tmp_path: Path, session_workers: WorkerPool
+) -> None:
+    """Those of a node's attribute are in a file of their own, too."""
+    for name in ("held.onnx", "k.bin"):
+        shutil.copy(onnx_nets / name, tmp_path)
+    found = []
+    for number in range(2):
+        (tmp_path / "k.bin").write_bytes(np.full((6, 4), number + 1.0, np.float32).tobytes())
+        files = CaseFiles(root=tmp_path / str(number))
+        with session_workers.lent(tmp_path / "worker.log") as pool:
+            wishes = wishes_of(None, None, python_with("onnx2tf"))
+            found.append(load_float(tmp_path / "held.onnx", files, pool, wishes=wishes, cache_root=tmp_path / "cache"))
+    outputs = [Runner(model.content)(np.ones((1, 6), np.float32)) for model in found]
+    assert [float(next(iter(values.values())).flat[0]) for values in outputs] == [6.0, 12.0]
 
 
 def test_a_model_of_two_inputs_keeps_their_names(onnx_nets: Path, load: Load) -> None:

@@ -15,7 +15,7 @@ import platform
 import re
 import runpy
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,10 +130,8 @@ class _Onnx:
     def _beside(self) -> list[Path]:
         import onnx
 
-        found = set()
-        for one in onnx.load(str(self.path), load_external_data=False).graph.initializer:
-            found |= {entry.value for entry in one.external_data if entry.key == "location"}
-        return [self.path.parent / name for name in sorted(found)]
+        names = set(_external_files(onnx.load(str(self.path), load_external_data=False)))
+        return [self.path.parent / name for name in sorted(names)]
 
     def nodes(self) -> list[dict[str, Any]]:
         return [
@@ -287,6 +285,18 @@ def _flat(found: Any) -> list[Any]:
     if isinstance(found, (list, tuple)):
         return [one for part in found for one in _flat(part)]
     return [found.detach().cpu().numpy()]
+
+
+def _external_files(message: Any) -> Iterator[str]:
+    """Names of the files that hold tensors of a part of a model: initializers, attributes, subgraphs, functions."""
+    import onnx
+
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in [value] if hasattr(value, "ListFields") else value:
+                yield from _external_files(part)
+    if isinstance(message, onnx.TensorProto):
+        yield from (entry.value for entry in message.external_data if entry.key == "location")
 
 
 def _session(model: Any) -> Any:
