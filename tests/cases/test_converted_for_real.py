@@ -71,6 +71,17 @@ net.add_module("flat", torch.nn.Flatten())
 net.add_module("head", torch.nn.Linear(8, 5))
 program = torch.export.export(net.eval(), (torch.zeros(1, 3, 16, 16),))
 torch.export.save(program, f"{sys.argv[1]}/net.pt2")
+class Named(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(6, 5), torch.nn.Linear(6, 5)
+    def forward(self, p, q, more=None):
+        return torch.relu(self.left(p)) - self.right(q[0])
+rows = torch.export.Dim("rows", min=1, max=64)
+p, q = torch.randn(2, 6), torch.randn(2, 6)
+free = {"q": [{0: rows}], "p": {0: rows}}
+named = torch.export.export(Named().eval(), (), {"q": [q], "p": p}, dynamic_shapes=free)
+torch.export.save(named, f"{sys.argv[1]}/named.pt2")
 """
 
 
@@ -170,3 +181,10 @@ def test_a_program_of_torch_is_converted(tmp_path: Path, load: Load) -> None:
     assert "stem" in names(found.content)
     (spec,) = reader.read_interface(found.content).inputs
     assert (spec.shape, spec.other_shape) == ((1, 16, 16, 3), (1, 3, 16, 16))
+
+
+def test_a_program_of_torch_may_take_its_tensors_by_name_in_lists_and_in_any_number(tmp_path: Path, load: Load) -> None:
+    subprocess.run([python_with("litert_torch"), "-c", TORCH_NET, str(tmp_path)], check=True)
+    found = load(tmp_path / "named.pt2", "litert_torch")
+    assert decibels(found) > 80
+    assert sorted(spec.shape for spec in reader.read_interface(found.content).inputs) == [(1, 6), (1, 6)]

@@ -207,7 +207,11 @@ class _Torch:
         import litert_torch  # noqa: F401  # is missed here, before anything is done
 
         inputs = [
-            {"name": name, "sizes": list(map(int, value.shape)), "dtype": str(value.dtype).removeprefix("torch.")}
+            {
+                "name": name,
+                "sizes": [size if isinstance(size, int) else None for size in value.shape],  # A symbol is a free size.
+                "dtype": str(value.dtype).removeprefix("torch."),
+            }
             for name, value in self._inputs()
         ]
         outputs = list(map(str, self.program.graph_signature.user_outputs))
@@ -225,7 +229,7 @@ class _Torch:
                 op = str(getattr(node.target, "overloadpacket", node.target)).split(".")[-1]
                 found.append(
                     {
-                        "name": self._module(node) or node.name,
+                        "name": self._module_of(node) or node.name,
                         "op": op,
                         "in": [n.name for n in node.all_input_nodes],
                         "out": [node.name],
@@ -233,7 +237,7 @@ class _Torch:
                 )
         return found
 
-    def _module(self, node: Any) -> str:
+    def _module_of(self, node: Any) -> str:
         """The innermost module that a node is of, as ``named_modules`` calls it."""
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         return str(stack[-1][0]).removeprefix("L['self'].") if stack else ""
@@ -250,7 +254,7 @@ class _Torch:
                 return found
 
         rows = [[torch.from_numpy(sample[name]) for name in names] for sample in samples]
-        module = self.program.module()
+        module = self._module()
         with torch.no_grad():
             outputs = [_flat(module(*row)) for row in rows]
             flat = self.program.graph_signature
@@ -262,6 +266,29 @@ class _Torch:
             Seeing(self.program.graph_module).run(*args)
         return outputs, values
 
+    def _module(self) -> Any:
+        """The program, called with its tensors one after the other, however the module that was exported takes them."""
+        from torch.utils import _pytree
+
+        module, spec = self.program.module(), self.program.call_spec.in_spec
+        given = [one.arg for one in self.program.graph_signature.input_specs if one.kind.name == "USER_INPUT"]
+        if spec == _pytree.tree_flatten((tuple(given), {}))[1]:
+            return module
+
+        class Flat(self.torch.nn.Module):  # type: ignore[misc,name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.inner = module
+                self.training = False  # An exported module has no train() or eval().
+
+            def forward(self, *tensors: Any) -> Any:
+                rest = iter(tensors)
+                leaves = [arg.value if hasattr(arg, "value") else next(rest) for arg in given]
+                args, options = _pytree.tree_unflatten(leaves, spec)
+                return self.inner(*args, **options)
+
+        return Flat()
+
     def prepare(self, sample: dict[str, Any]) -> str:
         self.torch.save([self.torch.from_numpy(sample[name]) for name, _ in self._inputs()], "sample.pt")
         return ""
@@ -270,7 +297,7 @@ class _Torch:
         import litert_torch
 
         args = tuple(self.torch.load("sample.pt"))
-        module = self.program.module()
+        module = self._module()
         images = [place for place, one in enumerate(args) if one.dim() == 4]
         if images:
             module = litert_torch.to_channel_last_io(module, args=images)

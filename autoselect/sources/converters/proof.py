@@ -313,17 +313,17 @@ def _node_name(op_type: str, node: dict[str, Any], maker: Mapping[str, dict[str,
 
 
 def _name_helpers(model: fb.Model, matches: Mapping[int, str], computed: set[int], taken: set[str]) -> None:
-    """Name what only the converted model has after the op that it serves: ``conv1/pad``."""
-    graph = model.subgraphs[0]
-    reader_of = {i: op for op in reversed(graph.operators) for i in fb.indices(op.inputs)}
+    """Name what only the converted model has after the op of the source that it serves: ``conv1/pad``."""
+    graph, served = model.subgraphs[0], dict[int, str]()
+    reader_of = {i: int(op.outputs[0]) for op in reversed(graph.operators) for i in fb.indices(op.inputs)}
     for place in reversed(range(len(graph.operators))):
         op = graph.operators[place]
         index = int(op.outputs[0])
         if place not in matches and index in computed:
             name = fb.tensor_name(graph.tensors[index])
-            if index in reader_of:
-                served = fb.tensor_name(graph.tensors[reader_of[index].outputs[0]])
-                name = f"{served}/{fb.op_type(model, op).lower()}"
+            if (reader := reader_of.get(index)) is not None:
+                served[index] = served.get(reader) or fb.tensor_name(graph.tensors[reader])
+                name = f"{served[index]}/{fb.op_type(model, op).lower()}"
             graph.tensors[index].name = free_name(name, taken).encode()
 
 
