@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -186,6 +187,17 @@ def test_a_model_is_converted_proved_and_named_as_its_source_is(reviewed: Review
     assert {"/stem/Conv", "/body/dw/Conv", "/body/Add", "scores"} <= set(names(found.content))
     assert home.asked == ["describe", "run", "convert"]
     assert home.model.read_bytes() == ONNX
+
+
+def test_ops_of_the_converter_alone_are_named_after_one_op_of_the_source(home: Home, load: Load) -> None:
+    """However many stand in a row: steps of an unrolled layer would repeat the names of all that follow."""
+    told = {key: home.told["values"][key] for key in ("b", "scores")}
+    home.tell(values=told)
+    kinds = {op.op_type.lower() for op in reader.read_graph(fb.parse(home.truth)).ops}
+    added = set(names(load().content)) - {"/stem/Conv", "scores"}
+    ends = {name.removeprefix("/stem/Conv/").removeprefix("scores/") for name in added}
+    assert len(added) > 3
+    assert {re.sub(r"_\d+$", "", end) for end in ends} <= kinds
 
 
 def test_samples_are_taken_in_both_layouts(load: Load) -> None:
