@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from autoselect.cases import chip_jobs
+from autoselect.cases import chip_jobs, prepare_jobs
 from autoselect.cases.events import EndedEarly, Event, Listener, Noted, StageStarted
 from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
@@ -15,6 +15,7 @@ from autoselect.cases.settled import RepairChoice, Settled
 from autoselect.domain.objectives import Objective
 from autoselect.domain.pinned import NO_PINS, Pins
 from autoselect.domain.quantities import objectives_of
+from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
 from autoselect.domain.units import nodes_behind
@@ -91,6 +92,7 @@ def search(
         objectives=objectives,
         yardstick=references.yardstick_of(float_model, request.metric_name, request.direction, settings),
         study=study,
+        is_resumed=bool(told),
         drawn=sum(record.origin == settings.sampler for record in told),
     )
     try:
@@ -113,6 +115,7 @@ class _Search:
 
     Attributes:
         request: What the user asked for; it is replaced once repairs were tried, by one whose settings have their sets.
+        is_resumed: Whether an earlier process of this run began it.
         drawn: Count of trials that the sampler proposed in earlier processes of this run; baselines draw no numbers.
         problem: What the project's own samplers know of the search space; None before units were tried, and for spaces
             that only Optuna's samplers can search.
@@ -128,6 +131,7 @@ class _Search:
     objectives: tuple[Objective, ...]
     yardstick: Yardstick
     study: SearchStudy
+    is_resumed: bool
     drawn: int
     problem: Problem | None = None
 
@@ -287,6 +291,8 @@ class _Search:
         """Write the result, see :meth:`Finish.write`; with a word on members of other runs that were not scored."""
         self._remark(_unscored(self.request, self.study))
         _keep_pins(self.folder, self.study.records())
+        if self.is_resumed and pool is not None and not self.folder.kept.exists():
+            self._restore_kept(pool)
         finish = Finish(
             folder=self.folder,
             case=self.case,
@@ -297,6 +303,18 @@ class _Search:
             seconds=self.clock.seconds,
         )
         return finish.write(self.study.records(), self.float_model, pool, self.clock, ended_early=ended_early)
+
+    def _restore_kept(self, pool: Workers) -> None:
+        """Know the units, and what candidates of each set of repairs are put together from, if that was removed.
+
+        Trials of this process needed only a part of it, or none.
+        """
+        if self.problem is None and self.folder.sensitivity.exists():
+            self._know_problem(pool)
+        template, states = self.settings.template, self.settings.states
+        for repairs in dict.fromkeys(map(corrected_at_once, self.settings.repairs.alternatives)):
+            recipe = replace(template, repairs=repairs).to_json()
+            pool.call(prepare_jobs.blueprint, self.case.files.root, recipe, SIXTEEN in states)
 
     @property
     def settings(self) -> Settled:

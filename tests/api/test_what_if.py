@@ -252,6 +252,20 @@ def test_a_run_that_keeps_no_model_is_told(run: autoselect.Run, tmp_path: Path) 
         autoselect.load_run(folder).what_if()
 
 
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_resumed_run_answers_as_before(run: autoselect.Run, tmp_path: Path, is_removed: bool) -> None:
+    """It has nothing left to score, so its own trials need no repairs and no probes."""
+    folder = copied(run, tmp_path)
+    if is_removed:
+        shutil.rmtree(folder / "kept")
+    files = {path.name for path in (run.directory / "kept" / "evidence").iterdir()}
+    resumed = autoselect.resume(folder)
+    assert is_removed or {path.name for path in (folder / "kept" / "evidence").iterdir()} == files
+    for start in ("recommended", "int8", "float"):
+        before, after = run.what_if(start), resumed.what_if(start)
+        assert (after.recipe, after.size_bytes, after.drop) == (before.recipe, before.size_bytes, before.drop)
+
+
 @pytest.mark.parametrize("change", ["builder", "prepared"])
 def test_a_run_of_another_version_is_told(run: autoselect.Run, tmp_path: Path, change: str) -> None:
     folder = copied(run, tmp_path)

@@ -85,6 +85,7 @@ def test_a_kept_folder_is_resumed(case: str, tmp_path: Path) -> None:
     assert run.trials[MEASURED][:count].equals(before)
     assert len(run.trials) == count + MORE
     assert all(run.model_path(pick).exists() for pick in run.picks)
+    assert run.what_if("recommended").size_bytes == run.model_path("recommended").stat().st_size
 
 
 def test_a_folder_of_an_older_builder_is_not_resumed(tmp_path: Path) -> None:

@@ -25,8 +25,10 @@ _FORMAT = 1
 def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
     """Copy the models that candidates are put together from, and write what probes told of the units.
 
+    A resumed search makes again only what its own trials need. The rest stays as it was kept.
+
     Args:
-        folder: Of the run; what was kept before is replaced.
+        folder: Of the run.
         files: Of the case.
         problem: What the sampler knew; None if this process did not ask it: then what was kept of its units stays.
 
@@ -40,9 +42,9 @@ def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
             shutil.rmtree(left, ignore_errors=True)
         beside.mkdir()
         for name in ("prepared", "evidence"):
-            source: Path = getattr(files, name)
-            if source.exists():
-                shutil.copytree(source, getattr(kept, name))
+            for source in (getattr(CaseFiles(root=folder.kept), name), getattr(files, name)):
+                if source.exists():
+                    shutil.copytree(source, getattr(kept, name), dirs_exist_ok=True)
         for source, target in ((files.float_model, kept.float_model), (files.seen, kept.seen)):
             if source.exists():
                 shutil.copy2(source, target)
