@@ -4,7 +4,7 @@ The quantizer has no integer form of some ops. And a convolution between SPACE_T
 dilated convolution that it computes: so a dilated convolution of Keras comes out of the converter where the batch is
 free. Each output is the same sum in the same order. A DEPTHWISE_CONV_2D stays: LiteRT sums in another order if it is
 dilated. Accelerators run dilated convolutions, but not all of them move values to the batch, least of all those of a
-sequence, or in 16 bits.
+sequence, or in 16 bits. Nor do all of them read indices of 64 bits, which Keras writes where 32 do.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
+
+_INDEXED = ("GATHER", "GATHER_ND")
+"""Op types whose second operand holds indices, of 32 or of 64 bits."""
 
 
 def _respell(model: fb.Model) -> list[tuple[str, str]]:
@@ -186,6 +189,25 @@ def dilate(model: fb.Model) -> list[str]:
     return gone
 
 
+def _narrow(model: fb.Model) -> list[fb.Tensor]:
+    """Write the constant indices of GATHER and GATHER_ND in 32 bits, in place, if they fit and nothing else reads them.
+
+    Returns:
+        The tensors.
+    """
+    view, found = GraphView(model), list[fb.Tensor]()
+    for index in dict.fromkeys(int(op.inputs[1]) for op in view.typed(*_INDEXED)):
+        tensor, readers = view.tensor(index), view.readers(index)
+        if tensor.type != schema.TensorType.INT64 or not fb.is_constant(model, tensor) or view.is_output(index):
+            continue
+        values = fb.constant_values(model, tensor)
+        is_index = all(view.type_of(op) in _INDEXED and fb.indices(op.inputs)[1:] == (index,) for op in readers)
+        if is_index and np.array_equal(values, values.astype(np.int32)):
+            tensor.type, tensor.buffer = schema.TensorType.INT32, editing.add_buffer(model, values.astype(np.int32))
+            found.append(tensor)
+    return found
+
+
 def _before(view: GraphView, op: fb.Operator) -> fb.Operator | None:
     """Who writes what an op reads first, if nobody else reads that."""
     source = int(op.inputs[0])
@@ -321,6 +343,8 @@ def _forget_ranges(model: fb.Model) -> list[fb.Tensor]:
 RESPELLED = Rewrite(name="ops respelled", applies=has_ops(*_WRITERS), deed=_respell)
 DILATED = Rewrite(name="convolutions dilated", applies=has_ops("SPACE_TO_BATCH_ND"), deed=dilate)
 
+NARROWED = Rewrite(name="indices in 32 bits", applies=has_ops(*_INDEXED), deed=_narrow)
+
 NORMALISED_ALIKE = (Rewrite(name="ranges forgotten", deed=_forget_ranges), RESPELLED)
-NORMALISED = (*NORMALISED_ALIKE, DILATED)
+NORMALISED = (*NORMALISED_ALIKE, DILATED, NARROWED)
 """What happens to a float model before the quantizer folds and merges it; the former is all that it may need."""

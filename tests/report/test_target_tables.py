@@ -64,10 +64,12 @@ def test_fragmentation_has_the_words_of_compilers(reviewed: Reviewed) -> None:
 
 
 def test_advice(reviewed: Reviewed) -> None:
-    target: dict[str, Any] = {"best_island": 0, "islands": [{"gain": 2.0}], "penalty": 5.0, "unit": "microseconds"}
-    target |= {"forecast": None, "costs": [{}]}
+    target: dict[str, Any] = {"best_island": 0, "islands": [{"gain": 2.0, "ops": [0]}], "penalty": 5.0}
+    target |= {"unit": "microseconds", "forecast": None, "costs": [{}], "placements": [{"precision": "float"}]}
     (plain,) = tables.advice_lines({"target": target})
     (chip,) = tables.advice_lines({"target": {**target, "chips": [{}]}})
+    left_by_the_compiler = {**target, "placements": [{"precision": "int8"}]}
+    assert tables.advice_lines({"target": left_by_the_compiler}) == []
     reviewed("the island that helps most", [plain, chip])
 
 

@@ -102,9 +102,12 @@ def island_rows(found: Mapping[str, Any]) -> list[Row]:
 
 
 def advice_lines(found: Mapping[str, Any]) -> list[str]:
-    """The one island whose removal would help the sole chip most, in a sentence."""
+    """The one island whose removal would help the sole chip most, in a sentence; none if it is in integers already."""
     target = found["target"]
     if target["best_island"] is None or _has_several_units(target):
+        return []
+    ops = target["islands"][target["best_island"]]["ops"]
+    if all(target["placements"][op]["precision"] == "int8" for op in ops):
         return []
     gain, whole = target["islands"][target["best_island"]]["gain"], (target.get("forecast") or target)["penalty"]
     number, saved = target["best_island"] + 1, f"{figure(gain)} of {figure(whole)} {target['unit']}"
