@@ -9,7 +9,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.tflite.flatbuffer import CONVERSIONS, OP_TYPES, TENSOR_LISTS, buffer_bytes, indices, op_type, shape_of
-from autoselect.tflite.schema_types import Model, Operator, OperatorCode, Quantization, SubGraph, Tensor
+from autoselect.tflite.schema_types import Model, Operator, OperatorCode, Quantization, SignatureDef, SubGraph, Tensor
 
 T = TypeVar("T")
 
@@ -255,3 +255,20 @@ def order_operator_codes(model: Model) -> None:
 
 def _rank(code: OperatorCode) -> tuple[bool, int, bytes]:
     return (OP_TYPES.get(code.builtinCode) in CONVERSIONS, code.builtinCode, code.customCode or b"")
+
+
+def new_signature(key: str, model: Model, inputs: Sequence[str], outputs: Sequence[str]) -> SignatureDef:
+    """A signature of the main subgraph with these names of its inputs and outputs; it is not added to the model."""
+    graph, found = model.subgraphs[0], schema.SignatureDefT()
+    found.signatureKey, found.subgraphIndex = key.encode(), 0
+    found.inputs, found.outputs = (
+        [_entry(name, int(index)) for name, index in zip(names, indices, strict=True)]
+        for names, indices in ((inputs, graph.inputs), (outputs, graph.outputs))
+    )
+    return found
+
+
+def _entry(name: str, index: int) -> schema.TensorMapT:
+    found = schema.TensorMapT()
+    found.name, found.tensorIndex = name.encode(), index
+    return found

@@ -378,3 +378,24 @@ def test_outputs_that_names_do_not_tell_apart_keep_their_keys(name: bytes) -> No
     for recipe in (Recipe(), Recipe(denylisted_nodes=frozenset({"*"})), Recipe(io_type="int8")):
         found = Runner(prepared.builder.build(recipe).content)(sample[0])
         assert {key: value.shape for key, value in found.items()} == {k: v.shape for k, v in wanted.items()}
+
+
+def copied_beside(x: Any) -> Any:
+    return tf().nn.relu(tf().matmul(x, zoo.weights(6, 5))), tf().reshape(x, (1, 6)) + 1.0
+
+
+def test_an_output_that_copies_an_input_keeps_its_name_without_a_signature() -> None:
+    """The quantizer drops the copy, so that one tensor is input and output."""
+    model = fb.parse(zoo.from_function(copied_beside, (1, 6)).float_model)
+    graph = model.subgraphs[0]
+    (add,) = (op for op in graph.operators if fb.op_type(model, op) == "ADD")
+    shape = editing.add_constant(model, "shape", np.array([1, 6], np.int32))
+    copied = editing.new_op(model, "RESHAPE", [int(graph.inputs[0]), shape], int(add.outputs[0]))
+    graph.operators, model.signatureDefs = [*(op for op in graph.operators if op is not add), copied], None
+    editing.drop_unused_tensors(model)
+    prepared = zoo.prepare(content := fb.serialise(model))
+    [sample] = prepared.samples[0]
+    for recipe in (Recipe(), Recipe(denylisted_ops=frozenset({"FULLY_CONNECTED"}))):
+        found = Runner(prepared.builder.build(recipe).content)(sample)
+        assert list(found) == list(Runner(content)(sample))
+        assert any(np.allclose(value, sample, atol=0.05) for value in found.values())

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.errors import BuildError, UsageError, first_line
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 
 _PACKAGE = "litert_quantizer"
 _KEY = "main"
@@ -68,7 +67,8 @@ def integer_models(
 
     model = fb.parse(float_model)
     if not model.signatureDefs:
-        model.signatureDefs = [_signature(model)]
+        ends = reader.input_specs(model), reader.output_specs(model)
+        model.signatureDefs = [editing.new_signature(_KEY, model, *([spec.key for spec in specs] for specs in ends))]
     key, content = model.signatureDefs[0].signatureKey.decode("utf-8"), fb.serialise(model)
     granularity = qtyping.QuantGranularity.CHANNELWISE if per_channel else qtyping.QuantGranularity.TENSORWISE
 
@@ -93,21 +93,3 @@ def integer_models(
         return IntegerModels(int8=int8, int16=bytes(tool(16).quantize(ranges).quantized_model))
     except _REFUSALS:
         return IntegerModels(int8=int8, int16=None)
-
-
-def _signature(model: fb.Model) -> fb.SignatureDef:
-    """One for the main subgraph of a file that has none; the package runs no other files."""
-    graph = model.subgraphs[0]
-    found: fb.SignatureDef = schema.SignatureDefT()
-    found.signatureKey, found.subgraphIndex = _KEY.encode(), 0
-    found.inputs, found.outputs = (
-        [_entry(spec.key, int(index)) for spec, index in zip(specs, indices, strict=True)]
-        for specs, indices in ((reader.input_specs(model), graph.inputs), (reader.output_specs(model), graph.outputs))
-    )
-    return found
-
-
-def _entry(name: str, index: int) -> schema.TensorMapT:
-    found = schema.TensorMapT()
-    found.name, found.tensorIndex = name.encode(), index
-    return found

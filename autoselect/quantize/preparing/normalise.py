@@ -98,7 +98,7 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     names.restore_constants(model, key, alike)
     editing.share_equal_constants(model)
     editing.tidy(model)
-    _keep_signatures(model, source)
+    _keep_signatures(model, source, key)
     return Normalised(
         file=TfliteFile(model=model),
         node_names=_node_names(found, key.nodes),
@@ -163,14 +163,20 @@ def _float_twin(model: fb.Model, tensor: fb.Tensor, source: fb.Model, index: int
     return twin
 
 
-def _keep_signatures(model: fb.Model, source: fb.Model) -> None:
-    """Give a model the signatures of its source, in place: the quantizer loses them where it is given other outputs."""
+def _keep_signatures(model: fb.Model, source: fb.Model, key: names.NameMap) -> None:
+    """Give a model the signatures of its source, in place: the quantizer loses them where it is given other outputs.
+
+    A source without signatures calls its outputs by its tensors. If an output has become an input, or another output,
+    two names are left with one tensor: then a signature has the names.
+    """
     old, new = source.subgraphs[0], model.subgraphs[0]
     place = dict(zip(map(int, (*old.inputs, *old.outputs)), map(int, (*new.inputs, *new.outputs)), strict=False))
     signatures = [deepcopy(s) for s in source.signatureDefs or [] if (s.subgraphIndex or 0) == 0]
     for signature in signatures:
         for entry in (*(signature.inputs or []), *(signature.outputs or [])):
             entry.tensorIndex = place[int(entry.tensorIndex)]
+    if not signatures and len({*map(int, (*new.inputs, *new.outputs))}) < len(place):
+        signatures = [editing.new_signature("serving_default", model, key.inputs, key.outputs)]
     model.signatureDefs = signatures or None
 
 
