@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from autoselect.sources.saved_models import fixed_specs, from_saved_model, run_c
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, Wishes
 
+_HALVES = frozenset({"float16", "bfloat16"})
 KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
 
 
@@ -134,8 +137,35 @@ def from_keras(model: Any, wishes: Wishes = NO_WISHES) -> FloatModel:
         )
     is_tf_keras = type(model).__module__.startswith("tf_keras") or _is_a(model, "tf_keras.Model")
     convert = _convert_tf_keras if is_tf_keras else _convert_keras_3
-    found = recurrent.converted(model, lambda: convert(model, wishes), is_tf_keras=is_tf_keras)
-    return replace(found, content=recurrent.in_its_order(model, found.content))
+    with _in_float32(model, is_tf_keras=is_tf_keras) as notes:
+        found = recurrent.converted(model, lambda: convert(model, wishes), is_tf_keras=is_tf_keras)
+        return replace(found, content=recurrent.in_its_order(model, found.content)).noted(*notes)
+
+
+@contextlib.contextmanager
+def _in_float32(model: Any, *, is_tf_keras: bool) -> Iterator[tuple[str, ...]]:
+    """Let layers of mixed precision compute in the float32 of their weights for a while; gives a word on that."""
+
+    def is_mixed(policy: Any) -> bool:
+        return policy.compute_dtype in _HALVES and policy.variable_dtype == "float32"
+
+    policies = [(layer, layer.dtype_policy) for layer in recurrent.flat_layers(model) if hasattr(layer, "dtype_policy")]
+    mixed = [(layer, policy) for layer, policy in policies if is_mixed(policy)]
+
+    def give(layer: Any, policy: Any) -> None:
+        if is_tf_keras:
+            layer._set_dtype_policy(policy)
+        else:
+            layer.dtype_policy = policy
+
+    kinds = sorted({policy.name for _, policy in mixed})
+    try:
+        for layer, _ in mixed:
+            give(layer, "float32")
+        yield (f"Layers of the policy {', '.join(kinds)} compute in float32, as their weights are.",) if mixed else ()
+    finally:
+        for layer, policy in mixed:
+            give(layer, policy)
 
 
 def _convert_tf_keras(model: Any, wishes: Wishes) -> bytes:

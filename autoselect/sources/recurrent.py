@@ -30,13 +30,18 @@ _SWITCHES = {"unroll": True, "_could_use_gpu_kernel": False}
 _LOOPS = ("WHILE", "STABLEHLO_WHILE")
 
 
+def flat_layers(model: Any) -> list[Any]:
+    """The model itself and all its layers, nested ones too."""
+    return list(model._flatten_layers())
+
+
 def layers_of(model: Any, *, is_tf_keras: bool) -> list[Any]:
     """The recurrent layers of a model, nested ones too, that would become a loop."""
     if is_tf_keras:
         import tf_keras as keras
     else:
         import keras
-    found = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.RNN)]
+    found = [layer for layer in flat_layers(model) if isinstance(layer, keras.layers.RNN)]
     return [layer for layer in found if not layer.unroll and not layer.stateful]
 
 

@@ -425,6 +425,23 @@ def assert_takes_lists(keras: Any, inputs: list[Any]) -> None:
     assert got == pytest.approx(predicted(model, *values)[0], abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+def test_mixed_precision_is_converted_in_the_float32_of_its_weights(name: str) -> None:
+    keras = keras_of(name)
+    layers, x = keras.layers, keras.Input((6,), batch_size=1)
+    policy = "mixed_float16"
+    inner = keras.Sequential([layers.Dense(4, dtype=policy), layers.LayerNormalization(dtype=policy)])
+    model = keras.Model(x, inner(layers.Dense(8, activation="relu", dtype=policy)(x)))
+    sample = np.random.default_rng(0).normal(size=(1, 6)).astype(np.float32)
+    halves = np.asarray(model(sample)).astype(np.float32)
+    found = from_keras(model)
+    assert found.notes[0].startswith(f"Layers of the policy {policy} ")
+    (output,) = Runner(found.content)(sample).values()
+    assert output.dtype == np.float32
+    np.testing.assert_allclose(output, halves, atol=0.02)
+    assert np.asarray(model(sample)).dtype == np.float16  # The user's model is as it was.
+
+
 def test_a_layer_with_a_state_is_converted_with_its_batch_fixed() -> None:
     """Keras's own export leaves the batch free, which such a layer refuses."""
     keras = keras_of("Keras 3")

@@ -225,4 +225,5 @@ def _advice(description: Description) -> str:
         )
     if (opset := description.opset.get("ai.onnx", 0)) > newest_opset:
         return f"Its opset is {opset}: export it with opset {newest_opset} or lower."
-    return "Export it with other settings (an older opset, fixed sizes), or convert it yourself and pass the .tflite."
+    settings = "an older opset, fixed sizes" if description.opset else "fixed sizes"  # A program of PyTorch has none.
+    return f"Export it with other settings ({settings}), or convert it yourself and pass the .tflite."
