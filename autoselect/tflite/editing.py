@@ -259,7 +259,8 @@ def _rank(code: OperatorCode) -> tuple[bool, int, bytes]:
 
 def new_signature(key: str, model: Model, inputs: Sequence[str], outputs: Sequence[str]) -> SignatureDef:
     """A signature of the main subgraph with these names of its inputs and outputs; it is not added to the model."""
-    graph, found = model.subgraphs[0], schema.SignatureDefT()
+    graph = model.subgraphs[0]
+    found: SignatureDef = schema.SignatureDefT()
     found.signatureKey, found.subgraphIndex = key.encode(), 0
     found.inputs, found.outputs = (
         [_entry(name, int(index)) for name, index in zip(names, indices, strict=True)]
