@@ -18,7 +18,7 @@ from autoselect.sources.saved_models import fixed_specs, from_saved_model, run_c
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, Wishes
 
-_HALVES = frozenset({"float16", "bfloat16"})
+_MIXED = frozenset({"mixed_float16", "mixed_bfloat16"})
 KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
 
 
@@ -145,12 +145,8 @@ def from_keras(model: Any, wishes: Wishes = NO_WISHES) -> FloatModel:
 @contextlib.contextmanager
 def _in_float32(model: Any, *, is_tf_keras: bool) -> Iterator[tuple[str, ...]]:
     """Let layers of mixed precision compute in the float32 of their weights for a while; gives a word on that."""
-
-    def is_mixed(policy: Any) -> bool:
-        return policy.compute_dtype in _HALVES and policy.variable_dtype == "float32"
-
     policies = [(layer, layer.dtype_policy) for layer in recurrent.flat_layers(model) if hasattr(layer, "dtype_policy")]
-    mixed = [(layer, policy) for layer, policy in policies if is_mixed(policy)]
+    mixed = [(layer, policy) for layer, policy in policies if policy.name in _MIXED]
 
     def give(layer: Any, policy: Any) -> None:
         if is_tf_keras:

@@ -309,12 +309,15 @@ class _Search:
 
         Trials of this process needed only a part of it, or none.
         """
-        if self.problem is None and self.folder.sensitivity.exists():
-            self._know_problem(pool)
         template, states = self.settings.template, self.settings.states
-        for repairs in dict.fromkeys(map(corrected_at_once, self.settings.repairs.alternatives)):
-            recipe = replace(template, repairs=repairs).to_json()
-            pool.call(prepare_jobs.blueprint, self.case.files.root, recipe, SIXTEEN in states)
+        try:
+            if self.problem is None and self.folder.sensitivity.exists():
+                self._know_problem(pool)
+            for repairs in dict.fromkeys(map(corrected_at_once, self.settings.repairs.alternatives)):
+                recipe = replace(template, repairs=repairs).to_json()
+                pool.call(prepare_jobs.blueprint, self.case.files.root, recipe, SIXTEEN in states)
+        except TrialError as exc:
+            self._remark((f"What `what-if` and `explore` need could not be made anew. {exc}",))
 
     @property
     def settings(self) -> Settled:

@@ -175,7 +175,8 @@ def _keep_signatures(model: fb.Model, source: fb.Model, key: names.NameMap) -> N
     for signature in signatures:
         for entry in (*(signature.inputs or []), *(signature.outputs or [])):
             entry.tensorIndex = place[int(entry.tensorIndex)]
-    if not signatures and len({*map(int, (*new.inputs, *new.outputs))}) < len(place):
+    are_names = len({*key.inputs, *key.outputs} - {""}) == len(place)
+    if not signatures and are_names and len({*map(int, (*new.inputs, *new.outputs))}) < len(place):
         signatures = [editing.new_signature("serving_default", model, key.inputs, key.outputs)]
     model.signatureDefs = signatures or None
 
