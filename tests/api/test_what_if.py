@@ -365,6 +365,12 @@ def test_limits_are_those_that_the_run_wrote(run: autoselect.Run) -> None:
     assert at_own["resampled"] == pytest.approx(run.summary["recommended"]["resampled"])
 
 
+@pytest.mark.parametrize("drop", [float("nan"), float("inf"), -0.01])
+def test_what_is_no_drop_is_told(run: autoselect.Run, drop: float) -> None:
+    with pytest.raises(UsageError, match=rf"allowed: .*{drop}"):
+        run.limits(allowed=[0.01, drop])
+
+
 def test_the_more_is_allowed_the_less_it_costs(run: autoselect.Run) -> None:
     found = run.limits(allowed=[0.0, 0.02, 0.5])
     assert found["penalty"].is_monotonic_decreasing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import zoo
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.domain.graph import OpKind
 from autoselect.errors import ModelError
 from autoselect.sources import loading
 from autoselect.tflite import editing, reader
@@ -47,6 +49,14 @@ def test_outputs_are_equal() -> None:
         for [sample] in zoo.random_samples(content, 4):
             [expected], [got] = (runner(sample).values() for runner in runners)
             assert got.tobytes() == expected.tobytes()
+
+
+def test_what_widens_weights_is_no_float_op() -> None:
+    content = half_floats()
+    before, after = (reader.read_graph(fb.parse(one)) for one in (content, loading.float_model(content).content))
+    kinds = [Counter(op.kind for op in graph.ops if op.kind is not OpKind.NEUTRAL) for graph in (before, after)]
+    assert kinds[0] == kinds[1]
+    assert kinds[0][OpKind.FLOAT] > 0
 
 
 def without_dequantize(content: bytes) -> bytes:

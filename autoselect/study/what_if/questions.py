@@ -355,12 +355,14 @@ class Questions:
             cost is least, with this ``worst_ratio`` and without a penalty.
 
         Raises:
-            UsageError: If a target is not known, two have one name, or the run has no member, or none that the targets
-                take.
+            UsageError: If a drop is below 0 or not finite, a target is not known, two have one name, or the run has no
+                member, or none that the targets take.
         """
         tried = self.tried
         drops = allowed_drops(tried.metric, tried.yardstick.float_score, tried.rule.allowed_drop)
         drops = tuple(drops if allowed is None else allowed)
+        if wrong := [drop for drop in drops if not 0.0 <= drop < math.inf]:
+            raise UsageError(f"allowed: expected drops of 0 or more, got {wrong[0]}.")
         if not tried.members:
             raise UsageError("The run has no member that could be recommended.")
         places = {place.spec: place for place in map(self.workshop.place, targets or (None,))}
