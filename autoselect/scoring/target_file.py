@@ -154,19 +154,36 @@ class _Vela(_Strict):
     @model_validator(mode="after")
     def _is_configured(self) -> _Vela:
         if self.config is not None:
-            _require_sections(self.config, (f"System_Config.{self.system_config}", f"Memory_Mode.{self.memory_mode}"))
+            sections = f"System_Config.{self.system_config}", f"Memory_Mode.{self.memory_mode}"
+            self.config = _configuration(self.config, sections)
         return self
 
 
-def _require_sections(text: str, sections: Sequence[str]) -> None:
-    parser = ConfigParser()
+def _configuration(text: str, sections: Sequence[str]) -> str:
+    """These sections of a configuration file, each with all that it inherits and without comments.
+
+    Vela reads such a file twice. The second reader takes neither ``#`` nor a colon, and a parent only above its child.
+    """
+    parser = ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # Keys keep their capitals.
     try:
         parser.read_string(text)
     except ConfigParserError as exc:
         raise ValueError(f"the file of config is no configuration file: {first_line(exc)}") from exc
+    blocks = []
     for section in sections:
-        if section not in parser:
-            raise ValueError(f"the file of config has no section [{section}]; it has {', '.join(parser.sections())}")
+        block, name, seen = dict[str, str](), section, set[str]()
+        while name:
+            if name not in parser:
+                raise ValueError(f"the file of config has no section [{name}]; it has {', '.join(parser.sections())}")
+            if name in seen:
+                raise ValueError(f"section [{name}] of the file of config inherits from itself")
+            seen.add(name)
+            own = {key: value for key, value in parser[name].items() if key.lower() != "inherit"}
+            parent = next((value for key, value in parser[name].items() if key.lower() == "inherit"), "")
+            block, name = {**own, **block}, parent
+        blocks.append("\n".join([f"[{section}]", *(f"{key}={value}" for key, value in block.items())]))
+    return "\n\n".join(blocks) + "\n"
 
 
 class _LitertPlugin(_Strict):

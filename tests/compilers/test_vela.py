@@ -104,11 +104,16 @@ def test_a_compiler_that_writes_rubbish_costs_one_trial(model: str, summary: str
 
 
 OWN_CHIP = """
+# Vela's two readers differ in comments, colons and the order of parents.
 [System_Config.Own]
-core_clock=400e6
-axi0_port=Sram
-axi1_port=OffChipFlash
 Sram_clock_scale={scale}
+inherit: System_Config.Family
+
+[System_Config.Family]
+core_clock = 400e6
+axi0_port: Sram
+axi1_port=OffChipFlash
+Sram_clock_scale=1.0
 OffChipFlash_clock_scale=0.125
 
 [Memory_Mode.Own]

@@ -269,6 +269,8 @@ EXTENDS = {
         pytest.param("core_clock", r"compiler\..*\bsection headers\b", id="no sections"),
         pytest.param("[System_Config.A]\n", r"\[System_Config\.B\].* System_Config\.A", id="another"),
         pytest.param("[System_Config.B]\n", r"\[Memory_Mode\.C\]", id="no memory mode"),
+        pytest.param("[System_Config.B]\ninherit=X\n", r"\[X\]", id="no parent"),
+        pytest.param("[System_Config.B]\ninherit=X\n[X]\ninherit=System_Config.B\n", r"itself", id="a circle"),
     ],
 )
 def test_what_is_wrong_with_a_chips_own_configuration_is_told(tmp_path: Path, text: str | None, words: str) -> None:

@@ -315,7 +315,8 @@ def _node_name(op_type: str, node: dict[str, Any], maker: Mapping[str, dict[str,
 def _name_helpers(model: fb.Model, matches: Mapping[int, str], computed: set[int], taken: set[str]) -> None:
     """Name what only the converted model has after the op of the source that it serves: ``conv1/pad``."""
     graph, served = model.subgraphs[0], dict[int, str]()
-    reader_of = {i: int(op.outputs[0]) for op in reversed(graph.operators) for i in fb.indices(op.inputs)}
+    writers = [op for op in reversed(graph.operators) if len(op.outputs)]
+    reader_of = {i: int(op.outputs[0]) for op in writers for i in fb.indices(op.inputs)}
     for place in reversed(range(len(graph.operators))):
         op = graph.operators[place]
         index = int(op.outputs[0])
