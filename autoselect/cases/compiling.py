@@ -114,9 +114,9 @@ def compile_candidate(
 
 
 def least_cost(models: Sequence[tuple[bytes, Verdict]], chip: Target, how: Compiling | None) -> float:
-    """What the model costs on a chip that its profile expects to be the cheapest, of those that the chip takes.
+    """What the cheapest model costs on a chip, of those that the chip takes.
 
-    Its compiler tells the cost if every candidate is compiled, else the profile does. A model that does not compile
+    Its compiler tells the costs if every candidate is compiled, else the profile does. A model that does not compile
     does not count, unless none does.
 
     Args:
@@ -126,12 +126,12 @@ def least_cost(models: Sequence[tuple[bytes, Verdict]], chip: Target, how: Compi
         how: How its compiler is asked; None if nothing is compiled.
     """
     taken = [model for model in models if not model[1].refused()] or models
-    taken = sorted(taken, key=lambda model: model[1].cost)
+    compiled = list[float]()
     if how is not None and how.each and chip.compiler is not None:
         for content, verdict in taken:
             with contextlib.suppress(TrialError):
-                return float(compile_report(content, chip, verdict, how)["cost"])
-    return taken[0][1].cost
+                compiled.append(compile_report(content, chip, verdict, how)["cost"])
+    return min(compiled or [verdict.cost for _, verdict in taken])
 
 
 def most_segments(content: bytes, graph: Graph, target: Target, how: Compiling) -> int:
