@@ -147,6 +147,7 @@ def _in_float32(model: Any, *, is_tf_keras: bool) -> Iterator[tuple[str, ...]]:
     """Let layers of mixed precision compute in the float32 of their weights for a while; gives a word on that."""
     policies = [(layer, layer.dtype_policy) for layer in recurrent.flat_layers(model) if hasattr(layer, "dtype_policy")]
     mixed = [(layer, policy) for layer, policy in policies if policy.name in _MIXED]
+    halves = [(layer, name, value) for layer, _ in mixed for name, value in vars(layer).items() if _is_half(value)]
 
     def give(layer: Any, policy: Any) -> None:
         if is_tf_keras:
@@ -158,10 +159,26 @@ def _in_float32(model: Any, *, is_tf_keras: bool) -> Iterator[tuple[str, ...]]:
     try:
         for layer, _ in mixed:
             give(layer, "float32")
+        for layer, name, value in halves:  # tf-keras's Normalization keeps its mean as it computes.
+            setattr(layer, name, _in_full(value))
         yield (f"Layers of the policy {', '.join(kinds)} compute in float32, as their weights are.",) if mixed else ()
     finally:
         for layer, policy in mixed:
             give(layer, policy)
+        for layer, name, value in halves:
+            setattr(layer, name, value)
+
+
+def _is_half(value: Any) -> bool:
+    import tensorflow as tf
+
+    return isinstance(value, tf.Tensor) and value.dtype in (tf.float16, tf.bfloat16)
+
+
+def _in_full(value: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.cast(value, tf.float32)
 
 
 def _convert_tf_keras(model: Any, wishes: Wishes) -> bytes:

@@ -355,7 +355,7 @@ COSTS = {
     "not what is refused": ((30.0, 20.0), (False, True), None, 30.0),
     "what is refused, if all is": ((30.0, 20.0), (True, True), None, 20.0),
     "by the compiler": ((30.0, 20.0), (False, False), DONE, 1000.0),
-    "by the compiler, whatever the profile expects": ((20.0, 30.0), (False, False), (DONE, replace(DONE, cost=900.0)), 900.0),
+    "by the compiler, not the profile": ((20.0, 30.0), (False, False), (DONE, replace(DONE, cost=900.0)), 900.0),
     "the next one, if the cheapest is refused": (
         (30.0, 20.0),
         (False, False),

@@ -431,7 +431,10 @@ def test_mixed_precision_is_converted_in_the_float32_of_its_weights(name: str) -
     layers, x = keras.layers, keras.Input((6,), batch_size=1)
     policy = "mixed_float16"
     inner = keras.Sequential([layers.Dense(4, dtype=policy), layers.LayerNormalization(dtype=policy)])
-    model = keras.Model(x, inner(layers.Dense(8, activation="relu", dtype=policy)(x)))
+    adapted = layers.Normalization(dtype=policy)
+    adapted.adapt(np.random.default_rng(1).normal(1.0, 2.0, (50, 6)).astype(np.float32))
+    given = layers.Normalization(mean=0.5, variance=2.0, dtype=policy)
+    model = keras.Model(x, inner(layers.Dense(8, activation="relu", dtype=policy)(given(adapted(x)))))
     sample = np.random.default_rng(0).normal(size=(1, 6)).astype(np.float32)
     halves = np.asarray(model(sample)).astype(np.float32)
     found = from_keras(model)
