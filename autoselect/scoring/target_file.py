@@ -164,7 +164,7 @@ def _configuration(text: str, sections: Sequence[str]) -> str:
 
     Vela reads such a file twice. The second reader takes neither ``#`` nor a colon, and a parent only above its child.
     """
-    parser = ConfigParser(interpolation=None)
+    parser = ConfigParser(interpolation=None, inline_comment_prefixes=(";", "#"))
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # Keys keep their capitals.
     try:
         parser.read_string(text)

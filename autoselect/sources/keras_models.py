@@ -135,6 +135,12 @@ def from_keras(model: Any, wishes: Wishes = NO_WISHES) -> FloatModel:
             f"--signature: a Keras model has no signatures, got {wishes.signature!r}. Leave the option out, or pass a "
             ".tflite or a SavedModel."
         )
+    for layer in recurrent.flat_layers(model):
+        if mode := getattr(layer, "quantization_mode", None):
+            raise ModelError(
+                f"Keras has quantized the model already: layer {layer.name!r} has the mode {mode}. Pass the model as "
+                "it was before quantize()."
+            )
     is_tf_keras = type(model).__module__.startswith("tf_keras") or _is_a(model, "tf_keras.Model")
     convert = _convert_tf_keras if is_tf_keras else _convert_keras_3
     with _in_float32(model, is_tf_keras=is_tf_keras) as notes:
@@ -147,7 +153,11 @@ def _in_float32(model: Any, *, is_tf_keras: bool) -> Iterator[tuple[str, ...]]:
     """Let layers of mixed precision compute in the float32 of their weights for a while; gives a word on that."""
     policies = [(layer, layer.dtype_policy) for layer in recurrent.flat_layers(model) if hasattr(layer, "dtype_policy")]
     mixed = [(layer, policy) for layer, policy in policies if policy.name in _MIXED]
-    halves = [(layer, name, value) for layer, _ in mixed for name, value in vars(layer).items() if _is_half(value)]
+    parts = [layer for layer, _ in mixed]
+    # Keras 3 casts what a mask is computed of by ops of the graph, which are no layers.
+    graphs = (getattr(layer, "operations", ()) for layer, _ in policies) if mixed else ()
+    parts += [op for operations in graphs for op in operations if type(op).__name__ == "Cast"]
+    halves = [(part, name, value) for part in parts for name, value in vars(part).items() if _is_half(value)]
 
     def give(layer: Any, policy: Any) -> None:
         if is_tf_keras:
@@ -159,26 +169,28 @@ def _in_float32(model: Any, *, is_tf_keras: bool) -> Iterator[tuple[str, ...]]:
     try:
         for layer, _ in mixed:
             give(layer, "float32")
-        for layer, name, value in halves:  # tf-keras's Normalization keeps its mean as it computes.
-            setattr(layer, name, _in_full(value))
+        for part, name, value in halves:  # tf-keras's Normalization keeps its mean as it computes.
+            setattr(part, name, _in_full(value))
         yield (f"Layers of the policy {', '.join(kinds)} compute in float32, as their weights are.",) if mixed else ()
     finally:
         for layer, policy in mixed:
             give(layer, policy)
-        for layer, name, value in halves:
-            setattr(layer, name, value)
+        for part, name, value in halves:
+            setattr(part, name, value)
 
 
 def _is_half(value: Any) -> bool:
     import tensorflow as tf
 
-    return isinstance(value, tf.Tensor) and value.dtype in (tf.float16, tf.bfloat16)
+    if isinstance(value, tf.Tensor):
+        return value.dtype in (tf.float16, tf.bfloat16)
+    return isinstance(value, str) and value in ("float16", "bfloat16")
 
 
 def _in_full(value: Any) -> Any:
     import tensorflow as tf
 
-    return tf.cast(value, tf.float32)
+    return "float32" if isinstance(value, str) else tf.cast(value, tf.float32)
 
 
 def _convert_tf_keras(model: Any, wishes: Wishes) -> bytes:

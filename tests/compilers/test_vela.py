@@ -106,7 +106,7 @@ def test_a_compiler_that_writes_rubbish_costs_one_trial(model: str, summary: str
 OWN_CHIP = """
 # Vela's two readers differ in comments, colons and the order of parents.
 [System_Config.Own]
-Sram_clock_scale={scale}
+Sram_clock_scale={scale}  ; of the clock
 inherit: System_Config.Family
 
 [System_Config.Family]

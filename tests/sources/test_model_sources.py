@@ -445,6 +445,33 @@ def test_mixed_precision_is_converted_in_the_float32_of_its_weights(name: str) -
     assert np.asarray(model(sample)).dtype == np.float16  # The user's model is as it was.
 
 
+def test_what_a_mask_is_computed_of_is_converted_in_float32() -> None:
+    """Keras casts it to float16 by an op of the graph."""
+    keras = keras_of("Keras 3")
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        x = keras.Input((6, 8), batch_size=1)
+        model = keras.Model(x, keras.layers.GlobalAveragePooling1D()(keras.layers.Masking()(x)))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    before = [op.dtype for op in model.operations if type(op).__name__ == "Cast"]
+    assert "float16" in before
+    content = from_keras(model).content
+    assert [op.dtype for op in model.operations if type(op).__name__ == "Cast"] == before
+    sample = np.random.default_rng(0).normal(size=(1, 6, 8)).astype(np.float32)
+    (output,) = Runner(content)(sample).values()
+    np.testing.assert_allclose(output, sample.mean(axis=1), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Of Keras, as it quantizes.
+def test_a_model_that_keras_has_quantized_is_told() -> None:
+    keras = keras_of("Keras 3")
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, name="dense")])
+    model.layers[0].quantize("int8")
+    with pytest.raises(ModelError, match=r"'dense'.*int8"):
+        from_keras(model)
+
+
 def test_a_layer_with_a_state_is_converted_with_its_batch_fixed() -> None:
     """Keras's own export leaves the batch free, which such a layer refuses."""
     keras = keras_of("Keras 3")
