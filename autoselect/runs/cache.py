@@ -31,6 +31,17 @@ def cache_directory() -> Path:
     return Path(os.environ.get("AUTOSELECT_CACHE_DIR") or platformdirs.user_cache_dir("autoselect"))
 
 
+def why_unkept() -> str | None:
+    """Why nothing can be added to the cache; None if it can."""
+    root = cache_directory()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=root).close()
+    except OSError as exc:
+        return f"Nothing is kept for later searches: {root} cannot be written ({exc.strerror or exc})."
+    return None
+
+
 def signature(ingredients: Mapping[str, object]) -> str:
     """One key for a set of ingredients; any change in one changes it. 32 hex digits."""
     text = json.dumps(ingredients, sort_keys=True, default=str)

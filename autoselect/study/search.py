@@ -24,6 +24,7 @@ from autoselect.isolation.deadline import TimeUp, until
 from autoselect.isolation.door import InTime, Workers
 from autoselect.isolation.machine import why_fewer
 from autoselect.isolation.pool import result_of
+from autoselect.runs.cache import why_unkept
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
 from autoselect.runs.records import TrialRecord, own_trials
@@ -81,6 +82,8 @@ def search(
         note(pinned_in_words(folder.read_manifest()), folder, clock)
     if request.said.workers is None and (fewer := why_fewer(request.facts.workers)) is not None:
         note(fewer, folder, clock)
+    if settings.cache and (lack := why_unkept()) is not None:
+        note(lack, folder, clock)
     under_way = _Search(
         request=request,
         folder=folder,

@@ -109,3 +109,11 @@ def test_a_search_says_that_memory_holds_fewer_workers(tmp_path: Path, monkeypat
     found = pump.search(tmp_path / "run", trials=1, workers=None)
     assert machine.why_fewer(1) in found.manifest["notes"]
     assert found.manifest["settings"]["workers"] == 1
+
+
+def test_a_search_says_that_nothing_is_kept_for_later_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AUTOSELECT_CACHE_DIR", str(tmp_path / "file"))
+    for cache in (True, False):
+        found = pump.search(tmp_path / f"run-{cache}", trials=1, cache=cache)
+        assert any(str(tmp_path / "file") in text for text in found.manifest.get("notes", ())) is cache
