@@ -51,16 +51,14 @@ def command_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -
 
 
 def _files_of(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> Path:
-    """Where a step that runs later finds what this one made."""
+    """The folder in which later steps find the files of a step: its kept results, or those of its run."""
     return step.folder / "results" if step.once else place_of(step, steps, work, small) / "out"
 
 
 def with_missing(step: Step, steps: Mapping[str, Step], work: Path, small: bool) -> Iterator[Step]:
     """What a step reads from, if that is not there, and the step itself."""
-    for after in (steps[name] for name in step.after):
-        if after.once:
-            is_there = True
-        elif step.reads_files_of(after, small):
+    for after in (steps[name] for name in step.after if not steps[name].once):
+        if step.reads_files_of(after, small):
             is_there = (place_of(after, steps, work, small) / "done").exists()
         else:
             is_there = small or not studies.why_stale(after, steps)
@@ -259,9 +257,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     wanted: list[Step] = []
     for step in chosen(steps, options.only, COSTS[: COSTS.index(options.cost) + 1]):
-        before = (steps[name] for name in step.after if not options.small or step.reads_files_of(steps[name], True))
-        needed = [step, *(each for each in before if not each.once)]
-        blocked = "; ".join(filter(None, (studies.why_blocked(each, options.small) for each in needed)))
+        others = (steps[name] for name in step.after if not steps[name].once)
+        before = (other for other in others if not options.small or step.reads_files_of(other, True))
+        blocked = "; ".join(filter(None, (studies.why_blocked(each, options.small) for each in (step, *before))))
         stale = "small pass" if options.small else studies.why_stale(step, steps)
         if options.again and not stale:
             stale = _why_again(step, steps, options.work)

@@ -37,7 +37,8 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 }
 """What of the package's code decides results beside the builder, which has a version of its own."""
 _READS_PROFILES = "scoring/target_file.py"
-"""Its code does not count, so that a profile may be checked better. What the bundled profiles say counts."""
+"""Reads profiles. A change of its checks makes no result stale, a change of a bundled profile does. Its defaults do not
+count either: who changes one runs the studies once more."""
 _COUNT = ("builder", *ROOMS, "packages")
 _NOT_COUNTED = ("python", "autoselect", "builder")
 
@@ -214,7 +215,7 @@ def inputs_of(step: Step, steps: Mapping[str, Step]) -> dict[str, str]:
 
 
 def _key_after(step: Step, steps: Mapping[str, Step]) -> str:
-    """What a step means to one that runs after it: all that decides its results, or the results that are kept."""
+    """Key of what a later step depends on: all that decides a step's results, or these results if they are kept."""
     if step.once:
         return key_of({name: digest_of(step.place_of(name)) for name in step.results})
     return key_of(inputs_of(step, steps))

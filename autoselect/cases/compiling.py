@@ -114,10 +114,10 @@ def compile_candidate(
 
 
 def least_cost(models: Sequence[tuple[bytes, Verdict]], chip: Target, how: Compiling | None) -> float:
-    """What the cheapest model costs on a chip, of those that the chip takes.
+    """What the cheapest of the models costs that a chip takes.
 
-    Its compiler tells the costs if every candidate is compiled, else the profile does. A model that does not compile
-    does not count, unless none does.
+    The chip's compiler tells the costs if every candidate is compiled, else its profile does. A model that does not
+    compile does not count, unless none compiles.
 
     Args:
         models: Built models, and what the chip's profile forecasts of each. One that it refuses counts only if it

@@ -58,7 +58,7 @@ def first_wrong(exc: ValidationError, known: Collection[str] = ()) -> str:
 
     Args:
         exc: The error.
-        known: Keys of any table of the file. The message for an unknown key names the one that is most like it.
+        known: Keys of all tables of the file. The message for a key that is none of them names the most similar one.
     """
     errors = exc.errors()
     places = [

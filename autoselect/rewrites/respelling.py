@@ -4,7 +4,8 @@ The quantizer has no integer form of some ops. And a convolution between SPACE_T
 dilated convolution that it computes: so a dilated convolution of Keras comes out of the converter where the batch is
 free. Each output is the same sum in the same order. A DEPTHWISE_CONV_2D stays: LiteRT sums in another order if it is
 dilated. Accelerators run dilated convolutions, but not all of them move values to the batch, least of all those of a
-sequence, or in 16 bits. Nor do all of them read indices of 64 bits, which Keras writes where 32 do.
+sequence, or in 16 bits. Nor do all of them read 64-bit indices, which Keras writes where 32 bits
+suffice.
 """
 
 from __future__ import annotations
@@ -342,7 +343,6 @@ def _forget_ranges(model: fb.Model) -> list[fb.Tensor]:
 
 RESPELLED = Rewrite(name="ops respelled", applies=has_ops(*_WRITERS), deed=_respell)
 DILATED = Rewrite(name="convolutions dilated", applies=has_ops("SPACE_TO_BATCH_ND"), deed=dilate)
-
 NARROWED = Rewrite(name="indices in 32 bits", applies=has_ops(*_INDEXED), deed=_narrow)
 
 NORMALISED_ALIKE = (Rewrite(name="ranges forgotten", deed=_forget_ranges), RESPELLED)

@@ -38,7 +38,8 @@ def why_unkept() -> str | None:
         root.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=root).close()
     except OSError as exc:
-        return f"Nothing is kept for later searches: {root} cannot be written ({exc.strerror or exc})."
+        why = f"{root} cannot be written ({exc.strerror or exc})"
+        return f"Nothing is kept for later searches: {why}. AUTOSELECT_CACHE_DIR may name another folder."
     return None
 
 

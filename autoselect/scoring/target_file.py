@@ -100,7 +100,9 @@ _Ops = Literal["all"] | list[Annotated[str, AfterValidator(_known_op)]]
 
 def _plain(name: str) -> str:
     if not re.fullmatch(r"[^,/\\\x00-\x1f]{1,100}", name) or name != name.strip():
-        raise ValueError("a name has 1 to 100 characters, and none of them is a comma, a slash or the end of a line")
+        raise ValueError(
+            "a name has 1 to 100 characters, no comma, slash, backslash or end of a line, and no blank at its ends"
+        )
     return name
 
 
@@ -160,16 +162,16 @@ class _Vela(_Strict):
 
 
 def _configuration(text: str, sections: Sequence[str]) -> str:
-    """These sections of a configuration file, each with all that it inherits and without comments.
+    """The named sections of a ``vela.ini``, each with all that it inherits, without comments.
 
-    Vela reads such a file twice. The second reader takes neither ``#`` nor a colon, and a parent only above its child.
+    Vela parses the file twice. Its second parser takes no ``#``, no colon, and parents only above their children.
     """
     parser = ConfigParser(interpolation=None, inline_comment_prefixes=(";", "#"))
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # Keys keep their capitals.
     try:
         parser.read_string(text)
     except ConfigParserError as exc:
-        raise ValueError(f"the file of config is no configuration file: {first_line(exc)}") from exc
+        raise ValueError(f"the file of config is no INI file: {first_line(exc)}") from exc
     blocks = []
     for section in sections:
         block, name, seen = dict[str, str](), section, set[str]()
@@ -179,8 +181,8 @@ def _configuration(text: str, sections: Sequence[str]) -> str:
             if name in seen:
                 raise ValueError(f"section [{name}] of the file of config inherits from itself")
             seen.add(name)
-            own = {key: value for key, value in parser[name].items() if key.lower() != "inherit"}
-            parent = next((value for key, value in parser[name].items() if key.lower() == "inherit"), "")
+            own = dict(parser[name])
+            parent = next((own.pop(key) for key in parser[name] if key.lower() == "inherit"), "")
             block, name = {**own, **block}, parent
         blocks.append("\n".join([f"[{section}]", *(f"{key}={value}" for key, value in block.items())]))
     return "\n\n".join(blocks) + "\n"
@@ -318,7 +320,7 @@ def _content(name_or_path: str) -> dict[str, Any]:
 
 
 def _with_text_of_config(content: dict[str, Any], name_or_path: str) -> dict[str, Any]:
-    """A profile that holds the text of the configuration file that it names for its compiler."""
+    """A profile with the text of the file that ``compiler.config`` names in its place."""
     compiler = content.get("compiler")
     if not isinstance(compiler, dict) or not isinstance(compiler.get("config"), str):
         return content

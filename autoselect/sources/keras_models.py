@@ -150,14 +150,20 @@ def from_keras(model: Any, wishes: Wishes = NO_WISHES) -> FloatModel:
 
 @contextlib.contextmanager
 def _in_float32(model: Any, *, is_tf_keras: bool) -> Iterator[tuple[str, ...]]:
-    """Let layers of mixed precision compute in the float32 of their weights for a while; gives a word on that."""
-    policies = [(layer, layer.dtype_policy) for layer in recurrent.flat_layers(model) if hasattr(layer, "dtype_policy")]
-    mixed = [(layer, policy) for layer, policy in policies if policy.name in _MIXED]
-    parts = [layer for layer, _ in mixed]
-    # Keras 3 casts what a mask is computed of by ops of the graph, which are no layers.
-    graphs = (getattr(layer, "operations", ()) for layer, _ in policies) if mixed else ()
-    parts += [op for operations in graphs for op in operations if type(op).__name__ == "Cast"]
-    halves = [(part, name, value) for part in parts for name, value in vars(part).items() if _is_half(value)]
+    """Let layers of mixed precision compute in float32 inside the block; yields a note if there are any."""
+    import tensorflow as tf
+
+    layers = [layer for layer in recurrent.flat_layers(model) if hasattr(layer, "dtype_policy")]
+    mixed = [(layer, layer.dtype_policy) for layer in layers if layer.dtype_policy.name in _MIXED]
+    if not mixed:
+        yield ()
+        return
+    # Normalization of tf-keras stores its mean in half precision. Masks of Keras 3 are behind Cast ops, no layers.
+    held = [(layer, *pair) for layer, _ in mixed for pair in vars(layer).items() if isinstance(pair[1], tf.Tensor)]
+    ops = [op for layer in layers for op in getattr(layer, "operations", ()) if type(op).__name__ == "Cast"]
+    before = [(layer, name, value) for layer, name, value in held if value.dtype in (tf.float16, tf.bfloat16)]
+    after = [(layer, name, tf.cast(value, tf.float32)) for layer, name, value in before]
+    casts = [(op, "dtype", op.dtype) for op in ops if op.dtype in ("float16", "bfloat16")]
 
     def give(layer: Any, policy: Any) -> None:
         if is_tf_keras:
@@ -169,28 +175,14 @@ def _in_float32(model: Any, *, is_tf_keras: bool) -> Iterator[tuple[str, ...]]:
     try:
         for layer, _ in mixed:
             give(layer, "float32")
-        for part, name, value in halves:  # tf-keras's Normalization keeps its mean as it computes.
-            setattr(part, name, _in_full(value))
-        yield (f"Layers of the policy {', '.join(kinds)} compute in float32, as their weights are.",) if mixed else ()
+        for part, name, value in (*after, *((op, name, "float32") for op, name, _ in casts)):
+            setattr(part, name, value)
+        yield (f"Layers of the policy {', '.join(kinds)} compute in float32, the type of their weights.",)
     finally:
         for layer, policy in mixed:
             give(layer, policy)
-        for part, name, value in halves:
+        for part, name, value in (*before, *casts):
             setattr(part, name, value)
-
-
-def _is_half(value: Any) -> bool:
-    import tensorflow as tf
-
-    if isinstance(value, tf.Tensor):
-        return value.dtype in (tf.float16, tf.bfloat16)
-    return isinstance(value, str) and value in ("float16", "bfloat16")
-
-
-def _in_full(value: Any) -> Any:
-    import tensorflow as tf
-
-    return "float32" if isinstance(value, str) else tf.cast(value, tf.float32)
 
 
 def _convert_tf_keras(model: Any, wishes: Wishes) -> bytes:

@@ -308,9 +308,9 @@ class _Search:
         return finish.write(self.study.records(), self.float_model, pool, self.clock, ended_early=ended_early)
 
     def _restore_kept(self, pool: Workers) -> None:
-        """Know the units, and what candidates of each set of repairs are put together from, if that was removed.
+        """Make the units and the blueprints of all sets of repairs again, after the folder ``kept`` was removed.
 
-        Trials of this process needed only a part of it, or none.
+        The trials of this process needed only some of them, or none.
         """
         template, states = self.settings.template, self.settings.states
         try:
@@ -320,7 +320,7 @@ class _Search:
                 recipe = replace(template, repairs=repairs).to_json()
                 pool.call(prepare_jobs.blueprint, self.case.files.root, recipe, SIXTEEN in states)
         except TrialError as exc:
-            self._remark((f"What `what-if` and `explore` need could not be made anew. {exc}",))
+            self._remark((f"The folder `kept` lacks a part of what `what-if` and `explore` read. {exc}",))
 
     @property
     def settings(self) -> Settled:

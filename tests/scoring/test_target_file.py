@@ -262,6 +262,16 @@ EXTENDS = {
 }
 
 
+CONFIGURED = """
+extends = "ethos-u55-128"
+
+[compiler]
+config = "own.ini"
+system_config = "B"
+memory_mode = "C"
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -274,8 +284,7 @@ EXTENDS = {
     ],
 )
 def test_what_is_wrong_with_a_chips_own_configuration_is_told(tmp_path: Path, text: str | None, words: str) -> None:
-    own = 'extends = "ethos-u55-128"\n[compiler]\nconfig = "own.ini"\nsystem_config = "B"\nmemory_mode = "C"\n'
-    (tmp_path / "own.toml").write_text(own)
+    (tmp_path / "own.toml").write_text(CONFIGURED)
     if text is not None:
         (tmp_path / "own.ini").write_text(text)
     with pytest.raises(UsageError, match=words):
@@ -284,8 +293,7 @@ def test_what_is_wrong_with_a_chips_own_configuration_is_told(tmp_path: Path, te
 
 def test_a_run_does_not_go_on_with_another_configuration_of_the_chip(tmp_path: Path) -> None:
     path, text = tmp_path / "own.toml", "[System_Config.B]\nclock = 1\n[Memory_Mode.C]\n"
-    own = 'extends = "ethos-u55-128"\n[compiler]\nconfig = "own.ini"\nsystem_config = "B"\nmemory_mode = "C"\n'
-    path.write_text(own)
+    path.write_text(CONFIGURED)
     hashes = []
     for clock in (1, 1, 2):
         (tmp_path / "own.ini").write_text(text.replace("1", str(clock)))

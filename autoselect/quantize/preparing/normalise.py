@@ -166,8 +166,8 @@ def _float_twin(model: fb.Model, tensor: fb.Tensor, source: fb.Model, index: int
 def _keep_signatures(model: fb.Model, source: fb.Model, key: names.NameMap) -> None:
     """Give a model the signatures of its source, in place: the quantizer loses them where it is given other outputs.
 
-    A source without signatures calls its outputs by its tensors. If an output has become an input, or another output,
-    two names are left with one tensor: then a signature has the names.
+    Without a signature the tensors give inputs and outputs their names. If the quantizer makes one tensor of an output
+    and an input, or of two outputs, that tensor has two names: a new signature then keeps both.
     """
     old, new = source.subgraphs[0], model.subgraphs[0]
     place = dict(zip(map(int, (*old.inputs, *old.outputs)), map(int, (*new.inputs, *new.outputs)), strict=False))
@@ -175,8 +175,8 @@ def _keep_signatures(model: fb.Model, source: fb.Model, key: names.NameMap) -> N
     for signature in signatures:
         for entry in (*(signature.inputs or []), *(signature.outputs or [])):
             entry.tensorIndex = place[int(entry.tensorIndex)]
-    are_names = len({*key.inputs, *key.outputs} - {""}) == len(place)
-    if not signatures and are_names and len({*map(int, (*new.inputs, *new.outputs))}) < len(place):
+    are_distinct = len({*key.inputs, *key.outputs} - {""}) == len(place)
+    if not signatures and are_distinct and len({*map(int, (*new.inputs, *new.outputs))}) < len(place):
         signatures = [editing.new_signature("serving_default", model, key.inputs, key.outputs)]
     model.signatureDefs = signatures or None
 

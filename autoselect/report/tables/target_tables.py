@@ -102,7 +102,7 @@ def island_rows(found: Mapping[str, Any]) -> list[Row]:
 
 
 def advice_lines(found: Mapping[str, Any]) -> list[str]:
-    """The one island whose removal would help the sole chip most, in a sentence; none if it is in integers already."""
+    """The one island whose removal would help the sole chip most, in a sentence; none if all its ops are int8."""
     target = found["target"]
     if target["best_island"] is None or _has_several_units(target):
         return []

@@ -229,7 +229,7 @@ class _Torch:
                 op = str(getattr(node.target, "overloadpacket", node.target)).split(".")[-1]
                 found.append(
                     {
-                        "name": self._module_of(node) or node.name,
+                        "name": self._module(node) or node.name,
                         "op": op,
                         "in": [n.name for n in node.all_input_nodes],
                         "out": [node.name],
@@ -237,7 +237,7 @@ class _Torch:
                 )
         return found
 
-    def _module_of(self, node: Any) -> str:
+    def _module(self, node: Any) -> str:
         """The innermost module that a node is of, as ``named_modules`` calls it."""
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         return str(stack[-1][0]).removeprefix("L['self'].") if stack else ""
@@ -254,7 +254,7 @@ class _Torch:
                 return found
 
         rows = [[torch.from_numpy(sample[name]) for name in names] for sample in samples]
-        module = self._module()
+        module = self._callable()
         with torch.no_grad():
             outputs = [_flat(module(*row)) for row in rows]
             flat = self.program.graph_signature
@@ -266,8 +266,8 @@ class _Torch:
             Seeing(self.program.graph_module).run(*args)
         return outputs, values
 
-    def _module(self) -> Any:
-        """The program, called with its tensors one after the other, however the module that was exported takes them."""
+    def _callable(self) -> Any:
+        """The program, to be called with its tensors in order, also if it takes them by name or beside constants."""
         from torch.utils import _pytree
 
         module, spec = self.program.module(), self.program.call_spec.in_spec
@@ -297,7 +297,7 @@ class _Torch:
         import litert_torch
 
         args = tuple(self.torch.load("sample.pt"))
-        module = self._module()
+        module = self._callable()
         images = [place for place, one in enumerate(args) if one.dim() == 4]
         if images:
             module = litert_torch.to_channel_last_io(module, args=images)

@@ -25,7 +25,7 @@ _FORMAT = 1
 def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
     """Copy the models that candidates are put together from, and write what probes told of the units.
 
-    A resumed search makes again only what its own trials need. The rest stays as it was kept.
+    Files that an earlier process kept stay, unless this process made them again.
 
     Args:
         folder: Of the run.
