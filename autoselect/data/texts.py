@@ -100,7 +100,7 @@ def wrong(error: Mapping[str, Any]) -> str:
     }
     told = names.get(error["type"], error["msg"]).removeprefix("Value error, ").rstrip(".")
     came = _came(error)
-    is_told = told.startswith(came) or (error["type"] == "value_error" and came in told.split())
+    is_told = told.startswith(came) or (error["type"] == "value_error" and came in ("a table", *told.split()))
     return told if error["type"] == "missing" or is_told else f"{told}, got {came}"
 
 

@@ -287,8 +287,9 @@ def test_what_is_wrong_with_a_chips_own_configuration_is_told(tmp_path: Path, te
     (tmp_path / "own.toml").write_text(CONFIGURED)
     if text is not None:
         (tmp_path / "own.ini").write_text(text)
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=words) as caught:
         read_target(str(tmp_path / "own.toml"))
+    assert not str(caught.value).endswith("a table.")
 
 
 def test_a_run_does_not_go_on_with_another_configuration_of_the_chip(tmp_path: Path) -> None:
