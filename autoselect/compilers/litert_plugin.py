@@ -52,7 +52,9 @@ _NOT_LOADED = re.compile(r"Loaded 0 plugins|Could not load shared library")
 _REFUSALS: Mapping[int, Mapping[str, str]] = {
     5: {
         "Variable tensors not yet supported": "A fused LSTM keeps its state in such a tensor. If it comes from a Keras "
-        "layer, bring the Keras model with the length of the sequence fixed (--shape): the layer is then unrolled."
+        "layer, bring the Keras model with the length of the sequence fixed (--shape): the layer is then unrolled.",
+        "QNN Unsupported data type": "A value of the model has a type that the vendor's library lacks, as a state in "
+        "variables, complex numbers and texts do. Make such a state an input and an output; compute with numbers.",
     }
 }
 """By exit code, what the program says where it refuses a model as a whole, and what to do."""

@@ -32,6 +32,8 @@ from autoselect.tflite.tflite_file import TfliteFile
 NPU_OP = "ethos-u"
 """Name of the custom op that Vela makes of each piece of the NPU's work."""
 _REASON = re.compile(r"Compilation failed: (?:Error: )?(.*?)(?:\nFailed to parse|\Z)", re.DOTALL)
+_BROKE_OFF = re.compile(r"\bregor\.compile\(.*\nRuntimeError: (.*)", re.DOTALL)
+"""The end of a trace through the call that compiles: an error of its own, of the model and not of the machine."""
 _CONFIGURATION = re.compile(r"(?:CliOptionError|ConfigOptionError|ConfigSectionError|vela: error): (?:'Error: )?(.*)")
 """What Vela says of the configuration that a profile names, not of a model."""
 _LONG_NAME = re.compile(r"'([^'\n]{60})[^'\n]{3,}'")
@@ -164,6 +166,8 @@ def _run(command: list[str], timeout_seconds: float, target: str) -> None:
         said = f"{done.stdout}\n{done.stderr}"
         if match := _REASON.search(said):
             raise CompilerRefusal(f"Vela refuses the candidate for {target}: {_on_one_line(match[1])}")
+        if match := _BROKE_OFF.search(said):
+            raise CompilerRefusal(f"Vela cannot compile the candidate for {target}: {_on_one_line(match[1])}")
         if match := _CONFIGURATION.search(said):
             raise UsageError(
                 f"Vela does not take the [compiler] of the profile {target}: {_on_one_line(match[1])}. Change "

@@ -298,6 +298,11 @@ FAILURES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         CompilerRefusal,
         r"^Qualcomm's compiler refuses the model for qualcomm-sm8750: Variable tensors not yet supported\. A fused",
     ),
+    "a state in variables": (
+        {"code": 5, "err": f"ERROR: [common.cc:9] QNN Unsupported data type, litert type: 14\n{LOAD}"},
+        CompilerRefusal,
+        r"QNN Unsupported data type\. A value",
+    ),
     "the code of a refusal for another reason": ({"code": 5, "err": LOAD}, JobFailed, r"exit code 5"),
     "the words of a refusal with another code": (
         {"code": 1, "err": "Variable tensors not yet supported.\n"},

@@ -47,6 +47,16 @@ FAKES = {
         CompilerRefusal,
         r"GELU '(a/b;)+\.\.\.' is - odd$",
     ),
+    "breaks off where it compiles": (
+        "import sys; sys.exit('Traceback:\\n  made = regor.compile(a)\\n  ^^^^\\nRuntimeError: NotEqual could not run')",
+        CompilerRefusal,
+        r"^Vela cannot compile the candidate for ethos-u55-128: NotEqual could not run$",
+    ),
+    "breaks off elsewhere": (
+        "import sys; sys.exit('Traceback:\\n  made = thread.start()\\nRuntimeError: no thread')",
+        JobFailed,
+        r"RuntimeError: no thread",
+    ),
     "takes no such option": (
         "import sys; sys.exit('vela: error: argument --accelerator-config: invalid choice: x')",
         UsageError,
