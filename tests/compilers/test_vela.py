@@ -48,9 +48,9 @@ FAKES = {
         r"GELU '(a/b;)+\.\.\.' is - odd$",
     ),
     "breaks off where it compiles": (
-        "import sys; sys.exit('Traceback:\\n  made = regor.compile(a)\\n  ^^^^\\nRuntimeError: NotEqual could not run')",
+        "import sys; sys.exit('Traceback:\\n  made = regor.compile(a)\\n  ^^^^\\nRuntimeError: NotEqual cannot run')",
         CompilerRefusal,
-        r"^Vela cannot compile the candidate for ethos-u55-128: NotEqual could not run$",
+        r"^Vela cannot compile the candidate for ethos-u55-128: NotEqual cannot run$",
     ),
     "breaks off elsewhere": (
         "import sys; sys.exit('Traceback:\\n  made = thread.start()\\nRuntimeError: no thread')",

@@ -114,6 +114,34 @@ def test_lines_hold_what_a_chip_does_with_each_model(tmp_path: Path) -> None:
     assert "emulated" not in chip_lines(rows, chip_run(tmp_path / "b", emulated=False).summary, {})[0]
 
 
+@pytest.mark.parametrize(
+    ("drops", "told"),
+    [
+        ([(0.05, 0.06)], "no model keeps the limit"),
+        ([(0.05, 0.06), (0.0, 0.001)], "1 model breaks the limit"),
+        ([(0.05, 0.06), (0.05, None), (0.0, 0.001)], "2 models break the limit"),
+        ([(0.011, 0.02)], ""),
+        ([(None, None)], ""),
+    ],
+    ids=["all", "one", "two", "not for sure", "not known"],
+)
+def test_models_that_break_the_limit_on_the_chip_are_counted(
+    tmp_path: Path, drops: list[tuple[float | None, float | None]], told: str
+) -> None:
+    run = chip_run(tmp_path)
+    run.summary["allowed_drop"] = 0.01
+    rows = all_rows(frames.reference_rows(run.summary), frames.front_rows(run.front, run.summary))
+    ids, emulated = reference_ids(run.trials), run.summary["compiler"]["emulated"]
+    shown = list(dict.fromkeys(key for _, row in rows if (key := ids.get(row.reference, row.label)) in emulated))
+    for place, key in enumerate(shown):
+        emulated[key] |= dict(zip(("drop", "bound"), drops[min(place, len(drops) - 1)], strict=True))
+    said = f"On the emulation of {CHIP} {told}: the limit is 1.0 point."
+    lines = chip_lines(rows, run.summary, ids)
+    assert [line for line in lines if "the limit" in line] == ([said] if told else [])
+    assert [section["broken"] for section in context(run)["chips"]] == [said if told else ""]
+    assert (said in page_of(run)) == bool(told)
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_colours_say_who_runs_an_op(browser: Browser, tmp_path: Path, width: int) -> None:
     path = write_page(chip_run(tmp_path), tmp_path / "report.html")

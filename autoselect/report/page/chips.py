@@ -8,7 +8,7 @@ from typing import Any
 
 from autoselect.domain.words import between
 from autoselect.report.page.models import spoken
-from autoselect.report.tables.chip_results import Chip, OnChip, chips_of, reference_ids
+from autoselect.report.tables.chip_results import Chip, OnChip, broken_limit, chips_of, reference_ids
 from autoselect.report.tables.frames import MISSING, front_rows, reference_rows
 from autoselect.report.tables.target_tables import version_texts
 from autoselect.runs.run import Run
@@ -21,10 +21,10 @@ def sections(run: Run) -> list[Row]:
 
     Returns:
         For each chip ``name``, ``emulated`` (whether any model ran on the emulation), ``samples``, ``agreement``
-        (whether any shared classes are known), ``closeness`` (the same of SQNR), ``versions``, ``rows``, and
-        ``reasons``: why ops are left to the CPU, with the ops of each model. A row has ``id``, ``label``,
-        ``partitions``, ``left_ops``, ``ddr``, ``chip``, ``cpu``, ``between``, ``loses``, ``gains``, ``chip_db``,
-        ``cpu_db`` and ``agreement``.
+        (whether any shared classes are known), ``closeness`` (the same of SQNR), ``versions``, ``broken``
+        (how many models break the limit there, as a sentence), ``rows``, and ``reasons``: why ops are left to the CPU,
+        with the ops of each model. A row has ``id``, ``label``, ``partitions``, ``left_ops``, ``ddr``, ``chip``,
+        ``cpu``, ``between``, ``loses``, ``gains``, ``chip_db``, ``cpu_db`` and ``agreement``.
     """
     return [_section(run, chip) for chip in chips_of(run.summary)]
 
@@ -46,6 +46,7 @@ def _section(run: Run, chip: Chip) -> Row:
         "agreement": any(row["agreement"] != MISSING for row in rows),
         "closeness": any(row["chip_db"] != MISSING for row in rows),
         "versions": version_texts(chip.versions),
+        "broken": broken_limit(chip, shown, run.summary),
         "rows": rows,
         "reasons": _reasons(shown, chip.models),
     }

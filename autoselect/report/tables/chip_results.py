@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autoselect.domain.words import SHARES, label
+from autoselect.domain.words import SHARES, asked, counted, label
 from autoselect.report.tables.frames import MISSING, ModelRow, format_size, number, records
 from autoselect.report.tables.model_tables import aligned
 from autoselect.report.tables.result_lines import scale_of
@@ -50,6 +50,13 @@ class OnChip:
     def differs(self) -> bool:
         """Whether chip and CPU differ by more than noise."""
         return bool(self.scores.get("differs"))
+
+    def breaks(self, allowed_drop: float) -> bool:
+        """Whether it loses more on the emulation than is allowed, with 95 % confidence; False if it was not run."""
+        drop, bound = self.score("drop"), self.score("bound")
+        if drop is None:
+            return False
+        return drop - ((drop if bound is None else bound) - drop) > allowed_drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +122,17 @@ def _on_chip(made: Mapping[str, Any], scores: Mapping[str, Any]) -> OnChip:
     )
 
 
+def broken_limit(chip: Chip, ids: Iterable[str], summary: Mapping[str, Any]) -> str:
+    """A sentence on those of the models that break the limit of the drop on the emulation; empty if none does."""
+    emulated = [model for key in set(ids) if (model := chip.models.get(key)) is not None and model.scores]
+    count = sum(model.breaks(float(summary["allowed_drop"])) for model in emulated)
+    if not count:
+        return ""
+    those = {len(emulated): "no model keeps the limit", 1: "1 model breaks the limit"}
+    told = those.get(count, f"{counted(count, 'model')} break the limit")
+    return f"On the emulation of {chip.name} {told}: {asked(float(summary['allowed_drop']), str(summary['metric']))}."
+
+
 def reference_ids(trials: pd.DataFrame) -> dict[str, str]:
     """Ids of the references that were trials, by their keys in a summary."""
     found = {str(row.get("origin")): row.get("id") for row in reversed(records(trials))}
@@ -135,14 +153,15 @@ def chip_lines(
         summary: Of the run.
         ids: See :func:`reference_ids`.
     """
-    lines: list[str] = []
+    lines, broken = list[str](), list[str]()
     for chip in chips_of(summary):
-        known = [(name, chip.models.get(ids.get(row.reference, row.label))) for name, row in rows]
-        found = [(name, model) for name, model in known if model is not None]
+        keys = [(name, ids.get(row.reference, row.label)) for name, row in rows]
+        found = [(name, chip.models[key]) for name, key in keys if key in chip.models]
         if found:
             lines += [*aligned(_cells(chip, found, summary), right=range(1, 6)), ""]
+            broken += filter(None, [broken_limit(chip, [key for _, key in keys], summary)])
     emulated = any(chip.emulated for chip in chips_of(summary))
-    return (*lines[:-1], NOTE if emulated else _UNEMULATED) if lines else ()
+    return (*lines[:-1], *broken, NOTE if emulated else _UNEMULATED) if lines else ()
 
 
 def _cells(chip: Chip, models: Sequence[tuple[str, OnChip]], summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
