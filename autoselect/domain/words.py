@@ -39,6 +39,11 @@ def between(low: float, high: float, metric: str) -> str:
     """An interval of a drop: ``0.1 to 0.5 points lost``, ``0.5 points gained to 0.3 points lost``, ``33 to 49 dB``."""
     if metric == CLOSENESS:
         return f"{_FLOAT_DB - high:.3g} to {_FLOAT_DB - low:.3g} dB"
+    return difference(low, high, metric)
+
+
+def difference(low: float, high: float, metric: str) -> str:
+    """An interval of what a model loses against another than float: as :func:`between`, but ``2 to 5 dB lost``."""
     ends = (amount(low, metric), amount(high, metric))
     gained, worse = ("gained", "lost") if _is_lost(metric) else ("better", "worse")
     if low < 0.0 < high:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from autoselect.domain.words import between, counted, said, some
+from autoselect.domain.words import counted, difference, said, some
 from autoselect.report.tables import frames
 from autoselect.report.tables.chip_results import OnChip, asks_compiler, chips_of
 from autoselect.report.tables.result_lines import cells
@@ -142,7 +142,7 @@ def _scores(model: OnChip, metric: str) -> dict[str, Any]:
         "scores": {
             "chip": said(chip, metric),
             "cpu": said(cpu, metric),
-            "between": "not known" if low is None or high is None else between(low, high, metric),
+            "between": "not known" if low is None or high is None else difference(low, high, metric),
             "samples": f"{round(model.score('samples') or 0):,}",
         }
     }

@@ -12,6 +12,7 @@ import pytest
 from chip_run import CHIP, LEFT, NO_KERNEL, PIECES, chip_run
 from opened_page import open_page
 
+from autoselect.report.card import card_of
 from autoselect.report.page.page import context, page_of, write_page
 from autoselect.report.tables import frames
 from autoselect.report.tables.chip_results import asks_compiler, chip_lines, chips_of, most_left, reference_ids
@@ -112,6 +113,15 @@ def test_lines_hold_what_a_chip_does_with_each_model(tmp_path: Path) -> None:
     assert not any(line.startswith("float") for line in lines)  # Nobody compiled it.
     assert "No device" in note
     assert "emulated" not in chip_lines(rows, chip_run(tmp_path / "b", emulated=False).summary, {})[0]
+
+
+def test_closeness_on_a_chip_is_held_against_the_cpus(tmp_path: Path) -> None:
+    run = chip_run(tmp_path)
+    run.summary["metric"] = "sqnr_db"
+    for found in run.summary["compiler"]["emulated"].values():
+        found |= {"chip": 30.0, "cpu": 34.0, "low": 3.0, "high": 5.0}
+    assert {row["between"] for row in context(run)["chips"][0]["rows"]} == {"3 dB to 5 dB lost"}
+    assert "| 3 dB to 5 dB lost |" in card_of(run, str(run.front["id"][0]), title="A model")
 
 
 @pytest.mark.parametrize(

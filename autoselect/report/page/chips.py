@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from autoselect.domain.words import between
+from autoselect.domain.words import difference
 from autoselect.report.page.models import spoken
 from autoselect.report.tables.chip_results import Chip, OnChip, broken_limit, chips_of, reference_ids
 from autoselect.report.tables.frames import MISSING, front_rows, reference_rows
@@ -72,7 +72,7 @@ def _row(run: Run, key: str, label: str, model: OnChip) -> Row:
         "ddr": model.ddr_text,
         "chip": score("chip"),
         "cpu": score("cpu"),
-        "between": MISSING if low is None or high is None else between(low, high, str(run.summary["metric"])),
+        "between": MISSING if low is None or high is None else difference(low, high, str(run.summary["metric"])),
         "loses": model.differs and low is not None and low > 0.0,
         "gains": model.differs and high is not None and high < 0.0,
         "chip_db": decibels("chip_sqnr_db"),
