@@ -23,7 +23,7 @@ from autoselect.domain.pareto import whole_steps
 from autoselect.domain.quantities import stored_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import ErrorKind, ScoreError, TrialError, UsageError, ending_of
+from autoselect.errors import ErrorKind, ScoreError, TrialError, UsageError, ending_of, sentence
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import BY_HAND, Partial, Scores, TrialRecord
 from autoselect.study.pipeline import Candidate, Pipeline
@@ -148,7 +148,9 @@ class SearchLoop:
                     reason = f"the sampler {self._settings.sampler} has nothing left to try"
         self._finish_running()
         if not self._known:
-            raise ending_of(self._last_kind)(f"All {self._failed} candidates failed. The last one: {self._last_error}")
+            raise ending_of(self._last_kind)(
+                f"All {self._failed} candidates failed. The last one: {_told(self._last_error, self._last_kind)}"
+            )
         return reason
 
     def tell_first(self, baselines: list[Baseline], trials: int, stop: Stop = never) -> str | None:
@@ -357,7 +359,9 @@ class SearchLoop:
         self._report(self._study.tell(asked, error=str(error), error_kind=error.kind, error_nodes=tuple(nodes)))
         # The search stops after five failures with nothing scored: something is wrong with the ingredients.
         if self._failed >= 5 and not self._known:
-            raise ending_of(error.kind)(f"The first {self._failed} candidates all failed. The last one: {error}")
+            raise ending_of(error.kind)(
+                f"The first {self._failed} candidates all failed. The last one: {_told(str(error), error.kind)}"
+            )
 
     def _report(self, record: TrialRecord) -> None:
         self._remember(record)
@@ -381,6 +385,13 @@ class SearchLoop:
         for asked in self._pipeline.abandon():
             self._study.drop(asked)
         self._study.close_abandoned()
+
+
+def _told(error: str, kind: ErrorKind | None) -> str:
+    """The error that ends a search because all its candidates failed, with what to do where it does not say that."""
+    if kind != "compiler":
+        return error
+    return f"{sentence(error)} Search for another target, or by this one's rules alone (--no-compiling), if it has any."
 
 
 def _measured(built: build_jobs.BuildReply, reply: score_jobs.ScoreReply | race_jobs.Dropped) -> dict[str, Any]:

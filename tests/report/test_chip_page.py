@@ -127,9 +127,9 @@ def test_closeness_on_a_chip_is_held_against_the_cpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("drops", "told"),
     [
-        ([(0.05, 0.06)], "no model keeps the limit"),
-        ([(0.05, 0.06), (0.0, 0.001)], "1 model breaks the limit"),
-        ([(0.05, 0.06), (0.05, None), (0.0, 0.001)], "2 models break the limit"),
+        ([(0.05, 0.06)], "none of these models keeps the limit"),
+        ([(0.05, 0.06), (0.0, 0.001)], "1 of these models breaks the limit"),
+        ([(0.05, 0.06), (0.05, None), (0.0, 0.001)], "2 of these models break the limit"),
         ([(0.011, 0.02)], ""),
         ([(None, None)], ""),
     ],

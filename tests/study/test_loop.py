@@ -22,6 +22,7 @@ from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.errors import (
     AutoselectError,
     BuildError,
+    CompilerRefusal,
     MetricError,
     NoScore,
     PreparationError,
@@ -279,6 +280,14 @@ def test_where_all_fail_the_search_stops_with_the_reason(
     assert [r.error for r in search.study.records()] == [str(error)] * 5
     with pytest.raises(ending, match=f"All 5 .*{error}"):
         Search(path).run(5)  # a resumed one, which knows the kind out of the journal
+
+
+@pytest.mark.parametrize("reason", ["too wide", "too wide."])
+def test_where_a_compiler_refuses_all_candidates_the_search_says_what_to_do(path: Path, reason: str) -> None:
+    search = Search(path, FakePool(fails=lambda job, nodes: CompilerRefusal(reason)))
+    for trials in (3, 50):
+        with pytest.raises(PreparationError, match=r"wide\. .*--no-compiling"):
+            search.run(trials)
 
 
 def test_failures_do_not_stop_a_search_that_has_scored(path: Path) -> None:

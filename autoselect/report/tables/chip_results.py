@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autoselect.domain.words import SHARES, asked, counted, label
+from autoselect.domain.words import SHARES, asked, label
 from autoselect.report.tables.frames import MISSING, ModelRow, format_size, number, records
 from autoselect.report.tables.model_tables import aligned
 from autoselect.report.tables.result_lines import scale_of
@@ -128,8 +128,9 @@ def broken_limit(chip: Chip, ids: Iterable[str], summary: Mapping[str, Any]) -> 
     count = sum(model.breaks(float(summary["allowed_drop"])) for model in emulated)
     if not count:
         return ""
-    those = {len(emulated): "no model keeps the limit", 1: "1 model breaks the limit"}
-    told = those.get(count, f"{counted(count, 'model')} break the limit")
+    told = f"{count} of these models {'breaks' if count == 1 else 'break'} the limit"
+    if count == len(emulated):
+        told = "none of these models keeps the limit"
     return f"On the emulation of {chip.name} {told}: {asked(float(summary['allowed_drop']), str(summary['metric']))}."
 
 
