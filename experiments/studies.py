@@ -34,12 +34,14 @@ STAMP = "stamp.json"
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "sampler": ("study/proposing", "study/setup"),
     "verdict": ("scoring", "study/finishing", "domain/rule.py"),
+    "chips": ("study/finishing/on_chip.py",),
 }
 """What of the package's code decides results beside the builder, which has a version of its own."""
-_READS_PROFILES = "scoring/target_file.py"
-"""Reads profiles. A change of its checks makes no result stale, a change of a bundled profile does. Its defaults do not
-count either: who changes one runs the studies once more."""
-_COUNT = ("builder", *ROOMS, "packages")
+_ELSEWHERE = ("scoring/target_file.py", "study/finishing/on_chip.py")
+"""Modules that do not count with their room. The first reads profiles: a change of its checks makes no result stale, a
+change of a bundled profile does. Its defaults do not count either: who changes one runs the studies once more. The
+second counts where a search is for a chip that has an emulation."""
+_COUNT = ("builder", "sampler", "verdict", "packages")
 _NOT_COUNTED = ("python", "autoselect", "builder")
 
 
@@ -317,8 +319,8 @@ def _digest_of_rooms(names: Sequence[str]) -> str:
 
 
 def _sources(place: Path) -> list[Path]:
-    left_out = ROOT / "autoselect" / _READS_PROFILES
-    return [place] if place.is_file() else sorted(path for path in place.rglob("*.py") if path != left_out)
+    left_out = {ROOT / "autoselect" / name for name in _ELSEWHERE}
+    return [place] if place.is_file() else sorted(set(place.rglob("*.py")) - left_out)
 
 
 @functools.cache

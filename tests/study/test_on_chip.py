@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import test_front_members as fronts
 from reviewing import Reviewed
@@ -16,7 +17,9 @@ from autoselect.cases.chip_jobs import ChipReply, Emulated
 from autoselect.runs.records import TrialRecord
 from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import on_chip
+from autoselect.study.finishing.certainty import standings_of
 from autoselect.study.finishing.verdict import chip_scores
+from autoselect.study.proposing.hypervolume_gain import fit_link
 
 SAME = Emulated(
     samples=100,
@@ -69,6 +72,15 @@ def test_only_models_that_score_otherwise_are_judged_by_the_chip() -> None:
     assert judged[0] is first
     assert judged[1].scores is not None
     assert (judged[1].scores.metric, judged[1].scores.drop, judged[1].scores.drop_bound) == (0.65, 0.28, 0.33)
+
+
+def test_what_the_cpus_scores_say_of_closeness_does_not_move_a_score_of_the_chip() -> None:
+    first, _ = records()
+    judged = on_chip.by_chips([first], [found(**{first.id: replace(WORSE, chip_sqnr_db=10.0, noise=0.05)})])
+    closeness = np.linspace(-9.0, -1.0, 9)  # The CPU loses next to nothing, whatever the closeness.
+    link = fit_link(closeness, np.linspace(0.0, 0.01, 9))
+    (standing,) = standings_of(judged, link)
+    assert (standing.drop, standing.bound) == pytest.approx((WORSE.drop, WORSE.bound))
 
 
 def test_of_several_chips_the_one_that_loses_most_counts() -> None:
