@@ -38,7 +38,7 @@ def _is_tiny(value: float, metric: str) -> bool:
 def between(low: float, high: float, metric: str) -> str:
     """An interval of a drop: ``0.1 to 0.5 points lost``, ``0.5 points gained to 0.3 points lost``, ``33 to 49 dB``."""
     if metric == CLOSENESS:
-        return f"{_FLOAT_DB - high:.3g} to {_FLOAT_DB - low:.3g} dB"
+        return f"{_FLOAT_DB - high:.3g} to {_FLOAT_DB - max(low, 0.0):.3g} dB"
     return difference(low, high, metric)
 
 
@@ -81,6 +81,11 @@ def asked(drop: float, metric: str) -> str:
     if metric == CLOSENESS:
         return f"the limit is {_FLOAT_DB - drop:.3g} dB"
     return f"the limit is {'a gain of ' if drop < 0.0 else ''}{amount(drop, metric)}"
+
+
+def within(drop: float, metric: str) -> str:
+    """What a model that keeps an allowed drop is: ``within 1.0 point``, ``at least 20 dB``."""
+    return f"at least {_FLOAT_DB - drop:.3g} dB" if metric == CLOSENESS else f"within {amount(drop, metric)}"
 
 
 def all_integer(float_ops: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from autoselect.domain.words import amount, between, counted, lost, some
+from autoselect.domain.words import amount, between, counted, lost, some, within
 from autoselect.report.tables.frames import MISSING, format_penalty, format_size
 
 Row = tuple[str, ...]
@@ -34,7 +34,7 @@ def _cells(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "peak activations", format_size(found["arena_bytes"])
     yield "expected", MISSING if found["drop"] is None else lost(found["drop"], metric)
     yield "nine in ten", _interval(found, metric)
-    yield f"within {amount(found['allowed_drop'], metric)}", _share(found["chance_within"])
+    yield within(found["allowed_drop"], metric), _share(found["chance_within"])
     yield "on the front", _share(found["chance_on_front"])
     scored = found["scored_drop"]
     yield "scored", MISSING if scored is None else f"trial {found['trial']} {lost(scored, metric)}"
