@@ -145,7 +145,7 @@ def test_models_that_break_the_limit_on_the_chip_are_counted(
     shown = list(dict.fromkeys(key for _, row in rows if (key := ids.get(row.reference, row.label)) in emulated))
     for place, key in enumerate(shown):
         emulated[key] |= dict(zip(("drop", "bound"), drops[min(place, len(drops) - 1)], strict=True))
-    said = f"On the emulation of {CHIP} {told}: the limit is 1.0 point."
+    said = f"On the emulation of {CHIP}, with 95 % confidence, {told}: the limit is 1.0 point."
     lines = chip_lines(rows, run.summary, ids)
     assert [line for line in lines if "the limit" in line] == ([said] if told else [])
     assert [section["broken"] for section in context(run)["chips"]] == [said if told else ""]

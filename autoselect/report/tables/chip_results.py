@@ -125,13 +125,15 @@ def _on_chip(made: Mapping[str, Any], scores: Mapping[str, Any]) -> OnChip:
 def broken_limit(chip: Chip, ids: Iterable[str], summary: Mapping[str, Any]) -> str:
     """A sentence on those of the models that break the limit of the drop on the emulation; empty if none does."""
     emulated = [model for key in set(ids) if (model := chip.models.get(key)) is not None and model.scores]
-    count = sum(model.breaks(float(summary["allowed_drop"])) for model in emulated)
+    allowed_drop = float(summary["allowed_drop"])
+    count = sum(model.breaks(allowed_drop) for model in emulated)
     if not count:
         return ""
     told = f"{count} of these models {'breaks' if count == 1 else 'break'} the limit"
     if count == len(emulated):
         told = "none of these models keeps the limit"
-    return f"On the emulation of {chip.name} {told}: {asked(float(summary['allowed_drop']), str(summary['metric']))}."
+    limit = asked(allowed_drop, str(summary["metric"]))
+    return f"On the emulation of {chip.name}, with 95 % confidence, {told}: {limit}."
 
 
 def reference_ids(trials: pd.DataFrame) -> dict[str, str]:
