@@ -101,10 +101,10 @@ def test_changes_say_what_becomes_of_nodes(run: autoselect.Run) -> None:
     assert back.size_bytes == run.what_if("int8").size_bytes
 
 
-def test_fallbacks_say_which_nodes_have_no_hybrid_kernel(run: autoselect.Run) -> None:
+def test_fallbacks_say_which_nodes_have_no_hybrid_form(run: autoselect.Run) -> None:
     found = run.what_if("hybrid")
     assert {found.nodes[name] for name in found.fallbacks} == {"float"}
-    assert set(found.fallbacks.values()) == {"no hybrid kernel"}
+    assert set(found.fallbacks.values()) == {"no hybrid form"}
 
 
 def test_what_the_run_scored_has_its_score(run: autoselect.Run) -> None:

@@ -50,7 +50,7 @@ def test_the_table_has_what_it_was_and_what_it_becomes(folder: Path) -> None:
     assert title == "int8; SOFTMAX denied, on integer-only"
     assert heading.split() == ["int8", "changed"]
     assert size.split() == ["size", "42.2", "kB", "42.3", "kB"]
-    assert "no hybrid kernel" in done.stdout
+    assert "no hybrid form" in done.stdout
 
 
 def test_without_a_change_there_is_one_column(folder: Path) -> None:

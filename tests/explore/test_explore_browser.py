@@ -66,11 +66,11 @@ def test_a_state_that_an_op_cannot_have_is_said_with_its_reason(page: Page) -> N
     row.click()
     hybrid = page.locator("#menu [data-state=hybrid]")
     assert hybrid.get_attribute("aria-disabled") == "true"
-    assert "it has no hybrid kernel" in hybrid.inner_text()
+    assert "it has no hybrid form" in hybrid.inner_text()
     page.keyboard.press("Escape")
     assert page.locator("#menu").is_hidden()
     row.press("h")
-    assert "cannot be hybrid: it has no hybrid kernel" in page.inner_text("#said")
+    assert "cannot be hybrid: it has no hybrid form" in page.inner_text("#said")
     assert not page.locator("#undo").is_enabled()
 
 

@@ -250,7 +250,7 @@ def test_a_state_without_a_kernel_is_told(page: Asked, nodes: list[dict[str, Any
         assert "cannot have 16-bit activations" in answer.json()["error"]
     bare = next(node for node in nodes if "hybrid" not in node["states"])
     told = page.ask("int8", deny=[bare["name"]])
-    assert told["fallbacks"][bare["name"]] == "no hybrid kernel"
+    assert told["fallbacks"][bare["name"]] == "no hybrid form"
     assert told["nodes"][bare["name"]] == "float"
 
 

@@ -65,7 +65,7 @@ def choices_of(questions: Questions) -> list[Choice]:
     return found
 
 
-_NO_KERNEL = {"int8": "it has no integer kernel", "hybrid": "it has no hybrid kernel", "float": "it has no float form"}
+_NO_KERNEL = {"int8": "it has no integer kernel", "hybrid": "it has no hybrid form", "float": "it has no float form"}
 
 
 def _lacking_int16(questions: Questions, template: Recipe, names: list[str]) -> dict[str, str]:

@@ -237,7 +237,7 @@ class Questions:
             if node.name in recipe.int16_nodes and kind not in ("int16", "folded"):
                 found[node.name] = reasons.get(i, "no 16-bit form")
             if kind == "float" and node.name in left.names - left.in_float:
-                found[node.name] = "no hybrid kernel"
+                found[node.name] = "no hybrid form"
         return found
 
     def _chances(
