@@ -40,7 +40,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 _ELSEWHERE = ("scoring/target_file.py", "study/finishing/on_chip.py")
 """Modules that do not count with their room. The first reads profiles: a change of its checks makes no result stale, a
 change of a bundled profile does. Its defaults do not count either: who changes one runs the studies once more. The
-second counts where a search is for a chip that has an emulation."""
+second counts for the searches whose results are those of a chip's compiler or emulation."""
 _COUNT = ("builder", "sampler", "verdict", "packages")
 _NOT_COUNTED = ("python", "autoselect", "builder")
 

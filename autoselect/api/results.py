@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autoselect.domain.objectives import Constraints, Direction, drop_from
+from autoselect.domain.objectives import Constraints, Direction, drop_from, refuse_per_cent
 from autoselect.domain.quantities import parse_size
 from autoselect.domain.result import Result
 from autoselect.errors import UsageError
@@ -68,7 +68,7 @@ class Score(Result):
             max_size: Largest file: bytes, or a text such as ``48kB``.
 
         Raises:
-            UsageError: If there is a limit to the drop but no drop, or one is no number.
+            UsageError: If there is a limit to the drop but no drop, or one is no number or above all drops.
         """
         for name, limit in (("max_drop", max_drop), ("min_score", min_score), ("max_size", max_size)):
             if isinstance(limit, float) and not math.isfinite(limit):
@@ -78,6 +78,7 @@ class Score(Result):
                 "max_drop: there is no drop. Pass the float model as reference (--reference), or, for a metric that "
                 f"compares with it itself, limit the score ({self.metric}) by min_score (--min-score)."
             )
+        refuse_per_cent(self.metric, max_drop)
         size = parse_size(max_size) if isinstance(max_size, str) else max_size
         limits = Constraints(max_drop=max_drop, max_size_bytes=size)
         passed = limits.violations(drop=self.drop or 0.0, size_bytes=self.size_bytes, penalty=self.penalty)

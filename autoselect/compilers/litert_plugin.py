@@ -53,8 +53,8 @@ _REFUSALS: Mapping[int, Mapping[str, str]] = {
     5: {
         "Variable tensors not yet supported": "A fused LSTM keeps its state in such a tensor. If it comes from a Keras "
         "layer, bring the Keras model with the length of the sequence fixed (--shape): the layer is then unrolled.",
-        "QNN Unsupported data type": "A value of the model has a type that the vendor's library lacks, as a state in "
-        "variables, complex numbers and texts do. Make such a state an input and an output; compute with numbers.",
+        "QNN Unsupported data type": "The vendor's library lacks the type of a value: a variable, a complex number, a "
+        "text. Make the state that a variable holds an input and an output, and compute with real numbers.",
     }
 }
 """By exit code, what the program says where it refuses a model as a whole, and what to do."""

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from autoselect.domain.words import SHARES
+from autoselect.errors import UsageError
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -53,6 +56,20 @@ def _excess(value: float, limit: float | None) -> float:
         return -1.0
     excess = (value - limit) / (abs(limit) or 1.0)
     return excess if excess > 1e-9 else min(excess, 0.0)
+
+
+def refuse_per_cent(metric: str, max_drop: float | None) -> None:
+    """Refuse a largest drop that every model keeps.
+
+    Raises:
+        UsageError: If the metric is a share and the drop is 1 or more.
+    """
+    if metric in SHARES and max_drop is not None and max_drop >= 1.0:
+        hint = f"; {max_drop:.4g} points are {max_drop / 100.0:.4g}" if max_drop < 100.0 else ""
+        raise UsageError(
+            f"max_drop (--max-drop): scores of {metric} are from 0 to 1, so that every model keeps {max_drop:.4g}. "
+            f"Give a share below 1{hint}."
+        )
 
 
 def losses(values: np.ndarray, objectives: Sequence[Objective]) -> np.ndarray:

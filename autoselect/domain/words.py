@@ -35,15 +35,23 @@ def _is_tiny(value: float, metric: str) -> bool:
     return metric in SHARES and 0.0 < 100 * value < _LEAST_POINTS
 
 
+def _level(drop: float) -> float:
+    """The closeness of a model with this drop: no outputs are nearer to float's than its own."""
+    return min(_FLOAT_DB - drop, _FLOAT_DB)
+
+
 def between(low: float, high: float, metric: str) -> str:
-    """An interval of a drop: ``0.1 to 0.5 points lost``, ``0.5 points gained to 0.3 points lost``, ``33 to 49 dB``."""
+    """An interval of a drop: ``33 to 49 dB`` of closeness; of other metrics as :func:`difference`."""
     if metric == CLOSENESS:
-        return f"{_FLOAT_DB - high:.3g} to {_FLOAT_DB - max(low, 0.0):.3g} dB"
+        return f"{_level(high):.3g} to {_level(low):.3g} dB"
     return difference(low, high, metric)
 
 
 def difference(low: float, high: float, metric: str) -> str:
-    """An interval of what a model loses against another than float: as :func:`between`, but ``2 to 5 dB lost``."""
+    """An interval of a difference of scores, such as the chip's and the CPU's.
+
+    As in ``0.1 points to 0.5 points lost``, ``0.5 points gained to 0.3 points lost``, ``2 dB to 5 dB lost``.
+    """
     ends = (amount(low, metric), amount(high, metric))
     gained, worse = ("gained", "lost") if _is_lost(metric) else ("better", "worse")
     if low < 0.0 < high:
@@ -55,7 +63,7 @@ def difference(low: float, high: float, metric: str) -> str:
 def lost(drop: float, metric: str) -> str:
     """A drop in words: ``loses 1.2 points``, ``gains 0.1 points``, ``is 0.2 mse worse``, ``loses nothing``."""
     if metric == CLOSENESS:
-        return f"has {_FLOAT_DB - drop:.3g} dB"
+        return f"has {_level(drop):.3g} dB"
     if drop == 0.0:
         return "loses nothing"
     text = amount(drop, metric)
@@ -67,7 +75,7 @@ def lost(drop: float, metric: str) -> str:
 def lost_at_most(drop: float, metric: str) -> str:
     """A bound on a drop in words: ``loses at most 1.2 points``, ``has at least 20 dB``, ``loses nothing``."""
     if metric == CLOSENESS:
-        return f"has at least {_FLOAT_DB - drop:.3g} dB"
+        return f"has at least {_level(drop):.3g} dB"
     if drop <= 0.0:
         return "loses nothing"
     text = amount(drop, metric)
@@ -79,13 +87,13 @@ def lost_at_most(drop: float, metric: str) -> str:
 def asked(drop: float, metric: str) -> str:
     """The limit of a drop in words: ``the limit is 1.0 point``, ``... a gain of 0.5 points``, ``... 20 dB``."""
     if metric == CLOSENESS:
-        return f"the limit is {_FLOAT_DB - drop:.3g} dB"
+        return f"the limit is {_level(drop):.3g} dB"
     return f"the limit is {'a gain of ' if drop < 0.0 else ''}{amount(drop, metric)}"
 
 
 def within(drop: float, metric: str) -> str:
     """What a model that keeps an allowed drop is: ``within 1.0 point``, ``at least 20 dB``."""
-    return f"at least {_FLOAT_DB - drop:.3g} dB" if metric == CLOSENESS else f"within {amount(drop, metric)}"
+    return f"at least {_level(drop):.3g} dB" if metric == CLOSENESS else f"within {amount(drop, metric)}"
 
 
 def all_integer(float_ops: float | None) -> str:

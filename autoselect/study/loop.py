@@ -388,7 +388,7 @@ class SearchLoop:
 
 
 def _told(error: str, kind: ErrorKind | None) -> str:
-    """The error that ends a search because all its candidates failed, with what to do where it does not say that."""
+    """The error that ends a search because all its candidates failed, and what is left if a compiler refused."""
     if kind != "compiler":
         return error
     return f"{sentence(error)} Search for another target, or by this one's rules alone (--no-compiling), if it has any."

@@ -14,7 +14,7 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
-from autoselect.domain.words import SHARES, asked, listed, said
+from autoselect.domain.words import asked, listed, said
 from autoselect.errors import PreparationError, TargetRefusal, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -42,14 +42,9 @@ def _constraints(settings: Settled, float_model: Reference, metric: str, directi
     """The user's limits; the least score is a largest drop from the float model's score.
 
     Raises:
-        UsageError: If the float model itself falls short of it, or a limit is one that every model keeps.
+        UsageError: If the float model itself falls short of it.
     """
     limits = settings.constraints
-    if metric in SHARES and limits.max_drop is not None and limits.max_drop > 1.0:
-        raise UsageError(
-            f"Scores of {metric} are from 0 to 1, so that every model keeps a --max-drop of {limits.max_drop:.4g}. "
-            f"Give a share: {limits.max_drop:.4g} points are {limits.max_drop / 100.0:.4g}."
-        )
     if settings.min_score is None:
         return limits
     allowed = drop_from(float_model.metric, settings.min_score, direction)

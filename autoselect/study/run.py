@@ -11,6 +11,7 @@ from autoselect.cases.events import Listener
 from autoselect.cases.prepare import Case
 from autoselect.cases.settled import Settled
 from autoselect.domain.layers import COLUMNS
+from autoselect.domain.objectives import refuse_per_cent
 from autoselect.domain.search_space import BoundSpace
 from autoselect.errors import StorageError, UsageError
 from autoselect.isolation.door import Workers
@@ -48,8 +49,9 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
 
     Raises:
         RunFolderError: If the folder is taken.
-        AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
+        AutoselectError: If an ingredient or a limit does not fit; the folder is then left empty of a run.
     """
+    refuse_per_cent(request.metric_name, request.settings.constraints.max_drop)
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, case, space):
         return _begin(settled, folder, case, space, pool, clock)

@@ -301,7 +301,7 @@ FAILURES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a state in variables": (
         {"code": 5, "err": f"ERROR: [common.cc:9] QNN Unsupported data type, litert type: 14\n{LOAD}"},
         CompilerRefusal,
-        r"QNN Unsupported data type\. A value",
+        r"QNN Unsupported data type\. The vendor",
     ),
     "the code of a refusal for another reason": ({"code": 5, "err": LOAD}, JobFailed, r"exit code 5"),
     "the words of a refusal with another code": (

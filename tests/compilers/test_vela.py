@@ -52,6 +52,11 @@ FAKES = {
         CompilerRefusal,
         r"^Vela cannot compile the candidate for ethos-u55-128: NotEqual cannot run$",
     ),
+    "finds no thread where it compiles": (
+        "import sys; sys.exit('  made = regor.compile(a)\\nRuntimeError: Resource temporarily unavailable')",
+        JobFailed,
+        r"Resource temporarily unavailable",
+    ),
     "breaks off elsewhere": (
         "import sys; sys.exit('Traceback:\\n  made = thread.start()\\nRuntimeError: no thread')",
         JobFailed,

@@ -26,7 +26,8 @@ def test_a_drop_in_words(metric: str, drop: float, expected: str) -> None:
 def test_closeness_is_said_as_it_is(reviewed: Reviewed) -> None:
     said = [words.lost(166.3, "sqnr_db"), words.lost_at_most(166.3, "sqnr_db"), words.asked(180.0, "sqnr_db")]
     reviewed("closeness", [*said, words.between(151.0, 167.0, "sqnr_db")])
-    assert words.between(-9.0, 9.0, "sqnr_db") == "191 to 200 dB"  # No outputs are nearer to float's than its own.
+    assert words.between(-9.0, 9.0, "sqnr_db") == "191 to 200 dB"
+    assert words.between(-9.0, -1.0, "sqnr_db") == "200 to 200 dB"
     assert (words.within(180.0, "sqnr_db"), words.within(0.01, "accuracy")) == ("at least 20 dB", "within 1.0 point")
 
 

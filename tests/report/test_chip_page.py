@@ -127,9 +127,9 @@ def test_closeness_on_a_chip_is_held_against_the_cpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("drops", "told"),
     [
-        ([(0.05, 0.06)], "none of these models keeps the limit"),
-        ([(0.05, 0.06), (0.0, 0.001)], "1 of these models breaks the limit"),
-        ([(0.05, 0.06), (0.05, None), (0.0, 0.001)], "2 of these models break the limit"),
+        ([(0.05, 0.06)], "{0} of the {0} models there break the limit"),
+        ([(0.05, 0.06), (0.0, 0.001)], "1 of the {0} models there breaks the limit"),
+        ([(0.05, 0.06), (0.05, None), (0.05, 0.06), (0.0, 0.001)], "2 of the {0} models there break the limit"),
         ([(0.011, 0.02)], ""),
         ([(None, None)], ""),
     ],
@@ -145,7 +145,7 @@ def test_models_that_break_the_limit_on_the_chip_are_counted(
     shown = list(dict.fromkeys(key for _, row in rows if (key := ids.get(row.reference, row.label)) in emulated))
     for place, key in enumerate(shown):
         emulated[key] |= dict(zip(("drop", "bound"), drops[min(place, len(drops) - 1)], strict=True))
-    said = f"On the emulation of {CHIP}, with 95 % confidence, {told}: the limit is 1.0 point."
+    said = f"On the emulation of {CHIP}, with 95 % confidence, {told.format(len(shown))}: the limit is 1.0 point."
     lines = chip_lines(rows, run.summary, ids)
     assert [line for line in lines if "the limit" in line] == ([said] if told else [])
     assert [section["broken"] for section in context(run)["chips"]] == [said if told else ""]

@@ -74,13 +74,15 @@ def test_only_models_that_score_otherwise_are_judged_by_the_chip() -> None:
     assert (judged[1].scores.metric, judged[1].scores.drop, judged[1].scores.drop_bound) == (0.65, 0.28, 0.33)
 
 
-def test_what_the_cpus_scores_say_of_closeness_does_not_move_a_score_of_the_chip() -> None:
+@pytest.mark.parametrize(("measured", "bound"), [(0.33, 0.33), (math.nan, math.inf)], ids=["bounded", "no bound"])
+def test_what_the_cpus_scores_say_of_closeness_does_not_move_a_score_of_the_chip(measured: float, bound: float) -> None:
     first, _ = records()
-    judged = on_chip.by_chips([first], [found(**{first.id: replace(WORSE, chip_sqnr_db=10.0, noise=0.05)})])
+    worse = replace(WORSE, chip_sqnr_db=10.0, noise=0.05, bound=measured)
+    judged = on_chip.by_chips([first], [found(**{first.id: worse})])
     closeness = np.linspace(-9.0, -1.0, 9)  # The CPU loses next to nothing, whatever the closeness.
     link = fit_link(closeness, np.linspace(0.0, 0.01, 9))
     (standing,) = standings_of(judged, link)
-    assert (standing.drop, standing.bound) == pytest.approx((WORSE.drop, WORSE.bound))
+    assert (standing.drop, standing.bound) == pytest.approx((WORSE.drop, bound))
 
 
 def test_of_several_chips_the_one_that_loses_most_counts() -> None:

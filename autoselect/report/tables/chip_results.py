@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autoselect.domain.words import SHARES, asked, label
+from autoselect.domain.words import SHARES, asked, counted, label
 from autoselect.report.tables.frames import MISSING, ModelRow, format_size, number, records
 from autoselect.report.tables.model_tables import aligned
 from autoselect.report.tables.result_lines import scale_of
@@ -52,11 +52,12 @@ class OnChip:
         return bool(self.scores.get("differs"))
 
     def breaks(self, allowed_drop: float) -> bool:
-        """Whether it loses more on the emulation than is allowed, with 95 % confidence; False if it was not run."""
+        """Whether it loses more on the emulation than is allowed, with 95 % confidence; False if nobody knows.
+
+        The least loss is taken to lie as far below the measured one as the largest lies above it.
+        """
         drop, bound = self.score("drop"), self.score("bound")
-        if drop is None:
-            return False
-        return drop - ((drop if bound is None else bound) - drop) > allowed_drop
+        return drop is not None and bound is not None and 2.0 * drop - bound > allowed_drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +130,7 @@ def broken_limit(chip: Chip, ids: Iterable[str], summary: Mapping[str, Any]) -> 
     count = sum(model.breaks(allowed_drop) for model in emulated)
     if not count:
         return ""
-    told = f"{count} of these models {'breaks' if count == 1 else 'break'} the limit"
-    if count == len(emulated):
-        told = "none of these models keeps the limit"
+    told = f"{count} of the {counted(len(emulated), 'model')} there {'breaks' if count == 1 else 'break'} the limit"
     limit = asked(allowed_drop, str(summary["metric"]))
     return f"On the emulation of {chip.name}, with 95 % confidence, {told}: {limit}."
 
@@ -162,7 +161,8 @@ def chip_lines(
         found = [(name, chip.models[key]) for name, key in keys if key in chip.models]
         if found:
             lines += [*aligned(_cells(chip, found, summary), right=range(1, 6)), ""]
-            broken += filter(None, [broken_limit(chip, [key for _, key in keys], summary)])
+            if told := broken_limit(chip, [key for _, key in keys], summary):
+                broken.append(told)
     emulated = any(chip.emulated for chip in chips_of(summary))
     return (*lines[:-1], *broken, NOTE if emulated else _UNEMULATED) if lines else ()
 

@@ -249,10 +249,10 @@ def _as_compiled(record: TrialRecord, reply: ChipReply, *, alone: bool) -> Trial
 
 
 def _scored(scores: Scores, found: Emulated) -> Scores:
-    """The scores of the chip.
+    """The record's scores with those of the chip.
 
-    Its losses follow closeness in another way than the CPU's, so that nothing is learned of them from the CPU's: a loss
-    without noise stays as it is.
+    The noise is left out, and closeness where no bound is known, so that the loss on the chip is not drawn to what such
+    a closeness loses on the CPU.
     """
     return replace(
         scores,
@@ -260,7 +260,7 @@ def _scored(scores: Scores, found: Emulated) -> Scores:
         drop=found.drop,
         drop_noise=math.nan,
         drop_bound=found.bound,
-        sqnr_db=found.chip_sqnr_db,
+        sqnr_db=math.nan if math.isnan(found.bound) else found.chip_sqnr_db,
         divergence=math.nan,
     )
 
