@@ -65,7 +65,7 @@ def refuse_per_cent(metric: str, max_drop: float | None) -> None:
         UsageError: If the metric is a share and the drop is 1 or more.
     """
     if metric in SHARES and max_drop is not None and max_drop >= 1.0:
-        hint = f"; {max_drop:.4g} points are {max_drop / 100.0:.4g}" if max_drop < 100.0 else ""
+        hint = f"; {max_drop:.4g} % is {max_drop / 100.0:.4g}" if max_drop < 100.0 else ""
         raise UsageError(
             f"max_drop (--max-drop): scores of {metric} are from 0 to 1, so that every model keeps {max_drop:.4g}. "
             f"Give a share below 1{hint}."

@@ -728,7 +728,7 @@ def test_a_score_that_float_does_not_reach_is_refused_before_the_search(tmp_path
 
 
 def test_a_limit_in_per_cent_is_refused(tmp_path: Path) -> None:
-    for drop, hint in ((5.0, r"; 5 points are 0\.05\."), (1.0, r"0\.01\."), (100.0, r"below 1\.")):
+    for drop, hint in ((5.0, r"; 5 % is 0\.05\."), (1.0, r"0\.01\."), (100.0, r"below 1\.")):
         with pytest.raises(UsageError, match=hint):
             pump.search(tmp_path / "run", trials=4, max_drop=drop)
     assert not (tmp_path / "run" / "manifest.json").exists()

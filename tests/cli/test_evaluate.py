@@ -114,7 +114,7 @@ def test_a_missing_model_is_named() -> None:
         pytest.param(["--reference", MODEL, "--max-drop", "-0.1"], 10, "The drop in accuracy is 0, and", id="drop"),
         pytest.param(["--min-score", "1.5"], 10, "and at least 1.5 is asked for.", id="score"),
         pytest.param(["--max-size", "1kB"], 10, "The file has 102604 bytes, and at most 1000 are", id="size"),
-        pytest.param(["--reference", MODEL, "--max-drop", "5"], 2, "5 points are 0.05", id="per cent"),
+        pytest.param(["--reference", MODEL, "--max-drop", "5"], 2, "5 % is 0.05", id="per cent"),
         pytest.param(["--max-drop", "0.1"], 2, "pass --reference", id="no reference"),
         pytest.param(["--full", "--max-size", "1kB"], 2, "--full has no limits", id="full"),
         pytest.param(
