@@ -33,7 +33,7 @@ NPU_OP = "ethos-u"
 """Name of the custom op that Vela makes of each piece of the NPU's work."""
 _REASON = re.compile(r"Compilation failed: (?:Error: )?(.*?)(?:\nFailed to parse|\Z)", re.DOTALL)
 _BROKE_OFF = re.compile(r"\bregor\.compile\(.*\nRuntimeError: (?!.*Resource temporarily)(.*)", re.DOTALL)
-"""The end of a trace through the call that compiles: an error of its own, but for one of threads that cannot begin."""
+"""The end of Python's traceback through the call that compiles: Vela's own error, but not that no thread can begin."""
 _CONFIGURATION = re.compile(r"(?:CliOptionError|ConfigOptionError|ConfigSectionError|vela: error): (?:'Error: )?(.*)")
 """What Vela says of the configuration that a profile names, not of a model."""
 _LONG_NAME = re.compile(r"'([^'\n]{60})[^'\n]{3,}'")

@@ -59,10 +59,10 @@ def _excess(value: float, limit: float | None) -> float:
 
 
 def refuse_per_cent(metric: str, max_drop: float | None) -> None:
-    """Refuse a largest drop that every model keeps.
+    """Refuse an allowed drop that no model can break, as who gives 5 for 5 % does.
 
     Raises:
-        UsageError: If the metric is a share and the drop is 1 or more.
+        UsageError: If scores of the metric are from 0 to 1, and the drop is 1 or more.
     """
     if metric in SHARES and max_drop is not None and max_drop >= 1.0:
         hint = f"; {max_drop:.4g} % is {max_drop / 100.0:.4g}" if max_drop < 100.0 else ""

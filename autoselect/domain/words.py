@@ -36,7 +36,7 @@ def _is_tiny(value: float, metric: str) -> bool:
 
 
 def _level(drop: float) -> float:
-    """The closeness of a model with this drop: no outputs are nearer to float's than its own."""
+    """The SQNR in dB of a model with this drop from the float model, which has the most that there is."""
     return min(_FLOAT_DB - drop, _FLOAT_DB)
 
 
@@ -87,13 +87,13 @@ def lost_at_most(drop: float, metric: str) -> str:
 def asked(drop: float, metric: str) -> str:
     """The limit of a drop in words: ``the limit is 1.0 point``, ``... a gain of 0.5 points``, ``... 20 dB``."""
     if metric == CLOSENESS:
-        return f"the limit is {_level(drop):.3g} dB"
+        return f"the limit is {_FLOAT_DB - drop:.3g} dB"
     return f"the limit is {'a gain of ' if drop < 0.0 else ''}{amount(drop, metric)}"
 
 
 def within(drop: float, metric: str) -> str:
     """What a model that keeps an allowed drop is: ``within 1.0 point``, ``at least 20 dB``."""
-    return f"at least {_level(drop):.3g} dB" if metric == CLOSENESS else f"within {amount(drop, metric)}"
+    return f"at least {_FLOAT_DB - drop:.3g} dB" if metric == CLOSENESS else f"within {amount(drop, metric)}"
 
 
 def all_integer(float_ops: float | None) -> str:

@@ -388,7 +388,7 @@ class SearchLoop:
 
 
 def _told(error: str, kind: ErrorKind | None) -> str:
-    """The error that ends a search because all its candidates failed, and what is left if a compiler refused."""
+    """The last error of a search in which all candidates failed; of a compiler's refusal with what a user can do."""
     if kind != "compiler":
         return error
     return f"{sentence(error)} Search for another target, or by this one's rules alone (--no-compiling), if it has any."

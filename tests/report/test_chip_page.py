@@ -127,9 +127,9 @@ def test_closeness_on_a_chip_is_held_against_the_cpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("drops", "told"),
     [
-        ([(0.05, 0.06)], "{0} of the {0} models there break the limit"),
-        ([(0.05, 0.06), (0.0, 0.001)], "1 of the {0} models there breaks the limit"),
-        ([(0.05, 0.06), (0.05, None), (0.05, 0.06), (0.0, 0.001)], "2 of the {0} models there break the limit"),
+        ([(0.05, 0.06)], "{0} of the {0} emulated models break the limit"),
+        ([(0.05, 0.06), (0.0, 0.001)], "1 of the {0} emulated models breaks the limit"),
+        ([(0.05, 0.06), (0.05, None), (0.05, 0.06), (0.0, 0.001)], "2 of the {0} emulated models break the limit"),
         ([(0.011, 0.02)], ""),
         ([(None, None)], ""),
     ],

@@ -52,9 +52,10 @@ class OnChip:
         return bool(self.scores.get("differs"))
 
     def breaks(self, allowed_drop: float) -> bool:
-        """Whether it loses more on the emulation than is allowed, with 95 % confidence; False if nobody knows.
+        """Whether the model loses more on the emulation than is allowed, with 95 % confidence.
 
-        The least loss is taken to lie as far below the measured one as the largest lies above it.
+        A lower bound on the loss is taken to lie as far below the measured loss as its upper bound lies above it. False
+        if the model was not emulated, or the upper bound is not known.
         """
         drop, bound = self.score("drop"), self.score("bound")
         return drop is not None and bound is not None and 2.0 * drop - bound > allowed_drop
@@ -124,13 +125,13 @@ def _on_chip(made: Mapping[str, Any], scores: Mapping[str, Any]) -> OnChip:
 
 
 def broken_limit(chip: Chip, ids: Iterable[str], summary: Mapping[str, Any]) -> str:
-    """A sentence on those of the models that break the limit of the drop on the emulation; empty if none does."""
+    """How many of these models lose more than is allowed on the emulation, as a sentence; empty if none does."""
     emulated = [model for key in set(ids) if (model := chip.models.get(key)) is not None and model.scores]
     allowed_drop = float(summary["allowed_drop"])
     count = sum(model.breaks(allowed_drop) for model in emulated)
     if not count:
         return ""
-    told = f"{count} of the {counted(len(emulated), 'model')} there {'breaks' if count == 1 else 'break'} the limit"
+    told = f"{count} of the {counted(len(emulated), 'emulated model')} {'breaks' if count == 1 else 'break'} the limit"
     limit = asked(allowed_drop, str(summary["metric"]))
     return f"On the emulation of {chip.name}, with 95 % confidence, {told}: {limit}."
 

@@ -249,10 +249,10 @@ def _as_compiled(record: TrialRecord, reply: ChipReply, *, alone: bool) -> Trial
 
 
 def _scored(scores: Scores, found: Emulated) -> Scores:
-    """The record's scores with those of the chip.
+    """A candidate's scores, with what it scored on the chip in the place of what it scored on the CPU.
 
-    The noise is left out, and closeness where no bound is known, so that the loss on the chip is not drawn to what such
-    a closeness loses on the CPU.
+    The standard error of the loss is left out, and so is the SQNR if the loss has no upper bound: then
+    :func:`.certainty.expected_drops` does not move the loss to what candidates of this SQNR lose on the CPU.
     """
     return replace(
         scores,
