@@ -41,6 +41,9 @@ _ELSEWHERE = ("scoring/target_file.py", "study/finishing/on_chip.py")
 """Modules that do not count with their room. The first reads profiles: a change of its checks makes no result stale, a
 change of a bundled profile does. Its defaults do not count either: who changes one runs the studies once more. The
 second counts for the searches whose results are those of a chip's compiler or emulation."""
+_EQUAL_BUILDERS: Mapping[str, str] = {"15": "14"}
+"""A builder, and the one whose bytes it gives for all models of the studies. What 15 builds otherwise are models that
+cast 8-bit numbers to float, and no study has one."""
 _COUNT = ("builder", "sampler", "verdict", "packages")
 _NOT_COUNTED = ("python", "autoselect", "builder")
 
@@ -206,7 +209,7 @@ def inputs_of(step: Step, steps: Mapping[str, Step]) -> dict[str, str]:
     found |= {f"data {name}": digest_of(data_folder() / name) for name in step.data}
     for name in step.counts:
         if name == "builder":
-            found[name] = packages["builder"]
+            found[name] = _EQUAL_BUILDERS.get(packages["builder"], packages["builder"])
         elif name == "packages":
             found |= {key: value for key, value in packages.items() if key not in _NOT_COUNTED}
         else:

@@ -9,7 +9,7 @@ from math import prod
 from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition, peak_activation_bytes, seen_by
 from autoselect.domain.runtimes import Runtime
 from autoselect.domain.schedule import count_runs
-from autoselect.domain.states import COMPOSED
+from autoselect.domain.states import COMPOSED, STOOD_FOR
 from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target, unreadable
 
 
@@ -120,8 +120,10 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool, ru
             continue
         outside = (OpKind.FLOAT, OpKind.HYBRID) if hybrid else (OpKind.FLOAT,)
         in_float = _refusals(op, graph, target, outside)
-        as_integer = _refusals(op, graph, target, (OpKind.INTEGER,)) if i in choosable else ["it has no integer form"]
-        as_integer = as_integer or _lacks(op, runtime, "int8")
+        as_integer = ["it has no integer form"]
+        if i in choosable:
+            twin = replace(op, op_type=STOOD_FOR.get(op.op_type, op.op_type))
+            as_integer = _refusals(twin, graph, target, (OpKind.INTEGER,)) or _lacks(twin, runtime, "int8")
         in_int16 = [why for part in in_16_bits(op) for why in _refusals(part, graph, target, (OpKind.INT16,))]
         in_int16 += [why for part in in_16_bits(op) for why in _lacks(part, runtime, "int16")]
         if i in choosable and in_int16:
@@ -148,7 +150,8 @@ def _pinned_by_any(found: Sequence[Pins]) -> Pins:
 
 def in_16_bits(op: Op) -> tuple[Op, ...]:
     """What stands for an op of the float model where it has 16-bit activations: itself, or those that it is made of."""
-    return tuple(replace(op, op_type=op_type, kind=OpKind.INT16) for op_type in COMPOSED.get(op.op_type, (op.op_type,)))
+    twins = COMPOSED.get(op.op_type, (STOOD_FOR.get(op.op_type, op.op_type),))
+    return tuple(replace(op, op_type=op_type, kind=OpKind.INT16) for op_type in twins)
 
 
 def _refusals(op: Op, graph: Graph, target: Target, kinds: Iterable[OpKind]) -> list[str]:

@@ -21,7 +21,7 @@ from autoselect.quantize.preparing import adoption, converter
 from autoselect.quantize.repairing import ranges
 from autoselect.quantize.repairing.built import Built, Pass
 from autoselect.quantize.repairing.repairs import RepairKit, before_quantizing
-from autoselect.rewrites import names
+from autoselect.rewrites import casts, names
 from autoselect.rewrites.for_16_bits import for_16_bits
 from autoselect.rewrites.for_quantizer import (
     FOR_QUANTIZER,
@@ -88,12 +88,21 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
     float_model = kit.float_model(recipe.repairs)
     same = {index: index for index in range(len(float_model.subgraphs[0].operators))}
     built = partial(_built, kit, recipe)
-    return Wholes(
+    wholes = Wholes(
         names=kit.names,
         in_float=built(passes.FLOAT, editing.copied(float_model), same),
         hybrid=built(passes.HYBRID, editing.copied(float_model), same),
         integer=built(passes.INTEGER, *_integer(kit, recipe)),
     )
+    for whole in (wholes.in_float, wholes.hybrid):
+        _count_in_ones(whole, wholes)
+    return wholes
+
+
+def _count_in_ones(whole: Built, wholes: Wholes) -> None:
+    """Give 8-bit numbers that the integer build quantizes the form that they have there."""
+    written = casts.written_in_integers(wholes.integer.model, wholes.in_float.model, wholes.integer.places)
+    casts.count_in_ones(whole.model, [whole.places[index] for index in written if index in whole.places])
 
 
 def _built(kit: RepairKit, recipe: Recipe, steps: Sequence[Pass], model: fb.Model, places: Mapping[int, int]) -> Built:
@@ -107,7 +116,9 @@ def _with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool) -> Whol
         model, places = _int16(kit, recipe)
         if exact_rewrites:
             int16.unclip(model)
-        return replace(wholes, int16=_built(kit, recipe, passes.INTEGER, model, places))
+        built = _built(kit, recipe, passes.INTEGER, model, places)
+        _count_in_ones(built, wholes)
+        return replace(wholes, int16=built)
     except BuildError as refused:
         return replace(wholes, no_int16=str(refused))
 
@@ -130,7 +141,7 @@ def _integer(kit: RepairKit, recipe: Recipe) -> tuple[fb.Model, Mapping[int, int
     integer, float_model = integer_model(kit, recipe).taken(), kit.float_model(recipe.repairs)
     if kit.calibrated(recipe.repairs).integer is not None:
         return integer, adoption.adopt(integer, float_model, kit.names)
-    return integer, _twins(integer, float_model)
+    return integer, casts.write_integers(integer, _twins(integer, float_model))
 
 
 def integer_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:

@@ -1,0 +1,170 @@
+"""8-bit numbers that a model casts to float stay in integers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+from autoselect.domain.graph import OpKind
+from autoselect.domain.recipe import Recipe
+from autoselect.domain.targets import Precision, Rule
+from autoselect.domain.verdicts import judge, pins
+from autoselect.scoring.target_file import read_target
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
+from autoselect.tflite.runner import Runner
+
+DTYPES = ("uint8", "int8")
+SHAPE = (1, 8, 8, 3)
+IN_FLOAT = Recipe(denylisted_nodes=frozenset({"*"}), fallback="float")
+
+
+def numbers(dtype: str, count: int = 12, *, dark: bool = False) -> list[list[np.ndarray]]:
+    """Pictures, all of which have few levels if they are dark."""
+    ends, rng = np.iinfo(dtype), np.random.default_rng(0)
+    high = ends.min + 40 if dark else ends.max + 1
+    return [[rng.integers(ends.min, high, SHAPE).astype(dtype)] for _ in range(count)]
+
+
+def layers(x: Any) -> Any:
+    import tensorflow as tf
+
+    kernel = tf.constant(0.2 * zoo.weights(3, 3, 3, 8))
+    return tf.nn.relu(tf.nn.conv2d(x / 64.0 - 1.0, kernel, 1, "SAME"))
+
+
+def cast(x: Any) -> Any:
+    import tensorflow as tf
+
+    return layers(tf.cast(x, tf.float32))
+
+
+def cast_and_read_twice(x: Any) -> Any:
+    import tensorflow as tf
+
+    numbers = tf.cast(x, tf.float32)
+    return layers(numbers) + 0.01 * tf.reduce_mean(numbers, keepdims=True)
+
+
+def turned_and_cast(x: Any) -> Any:
+    import tensorflow as tf
+
+    return layers(tf.cast(tf.transpose(x, (0, 2, 1, 3)), tf.float32))
+
+
+def also_read_as_bytes(x: Any) -> Any:
+    import tensorflow as tf
+
+    return layers(tf.cast(x, tf.float32)), x[:, ::2]
+
+
+def also_given_out(x: Any) -> Any:
+    import tensorflow as tf
+
+    numbers = tf.cast(x, tf.float32)
+    return {"picture": numbers, "found": layers(numbers)}
+
+
+@functools.cache
+def casting(call: Callable[[Any], Any], dtype: str = "uint8", *, dark: bool = False) -> zoo.Prepared:
+    """A model of 8-bit numbers, calibrated on such pictures."""
+    import tensorflow as tf
+
+    spec = tf.TensorSpec(SHAPE, dtype, name="x0")
+    content = zoo.Source(tf.function(call, autograph=False).get_concrete_function(spec), ()).float_model
+    return zoo.prepare(content, numbers(dtype, dark=dark))
+
+
+def kinds(prepared: zoo.Prepared, recipe: Recipe) -> set[OpKind]:
+    return {op.kind for op in prepared.builder.build(recipe).graph.ops} - {OpKind.NEUTRAL}
+
+
+def outputs(content: bytes, samples: list[list[np.ndarray]]) -> list[np.ndarray]:
+    return [outputs_of(content, x)[0] for [x] in samples]
+
+
+def outputs_of(content: bytes, x: np.ndarray) -> list[np.ndarray]:
+    return list(Runner(content)({"x0": x}).values())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("call", [cast, cast_and_read_twice, turned_and_cast])
+def test_all_ops_are_integer(call: Callable[[Any], Any], dtype: str) -> None:
+    prepared = casting(call, dtype)
+    ours, wide = Recipe(io_type="int8"), Recipe(io_type="int8", int16_nodes=frozenset({"*"}))
+    assert kinds(prepared, ours) == {OpKind.INTEGER}
+    assert kinds(prepared, wide) == {OpKind.INTEGER, OpKind.INT16}
+    samples = numbers(dtype)
+    expected = outputs(prepared.builder.build(IN_FLOAT).content, samples)
+    for recipe, decibels in ((ours, 30.0), (wide, 40.0)):
+        found = outputs(prepared.builder.build(recipe).content, samples)
+        noise = np.square(np.subtract(found, expected)).mean() / np.square(expected).mean()
+        assert -10.0 * np.log10(noise) > decibels
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_number_is_rounded_whatever_the_samples_had(dtype: str) -> None:
+    dark, all_levels = casting(cast, dtype, dark=True), casting(cast, dtype)
+    for prepared in (dark, all_levels):
+        model = fb.parse(prepared.builder.build(Recipe()).content)
+        first = model.subgraphs[0].operators[0]
+        ends = [model.subgraphs[0].tensors[i] for i in (first.inputs[0], first.outputs[0])]
+        assert fb.op_type(model, first) == "QUANTIZE"
+        assert [fb.scales(tensor) for tensor in ends] == [(1.0,), (1.0,)]
+
+
+def test_what_is_denylisted_casts_to_float() -> None:
+    prepared = casting(cast)
+    built = prepared.builder.build(IN_FLOAT)
+    assert built.graph.ops[0].op_type == "CAST"
+    assert kinds(prepared, IN_FLOAT) == {OpKind.FLOAT}
+    float_model = prepared.calibrated.content
+    for ours, source in zip(*(outputs(c, numbers("uint8")) for c in (built.content, float_model)), strict=True):
+        np.testing.assert_array_equal(ours, source)
+
+
+@pytest.mark.parametrize("io_type", ["float32", "int8", "uint8"])
+def test_a_caller_gives_the_numbers_as_before(io_type: str) -> None:
+    interface = reader.read_interface(casting(cast).builder.build(Recipe(io_type=io_type)).content)
+    assert [str(spec.dtype) for spec in interface.inputs] == ["uint8"]
+
+
+@pytest.mark.parametrize("call", [also_given_out, also_read_as_bytes])
+def test_numbers_that_are_read_otherwise_too_are_cast(call: Callable[[Any], Any]) -> None:
+    prepared = casting(call)
+    assert "CAST" not in {node.op_type for node in prepared.nodes}
+    built = prepared.builder.build(Recipe())
+    assert [op.op_type for op in built.graph.ops if op.kind is OpKind.FLOAT] == ["CAST"]
+    model = fb.parse(built.content)
+    assert not fb.scales(model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]])
+    [[x]] = numbers("uint8", 1)
+    assert any(np.array_equal(given, x) or np.array_equal(given, x[:, ::2]) for given in outputs_of(built.content, x))
+
+
+def test_a_target_is_asked_for_what_stands_in_the_place_of_a_cast() -> None:
+    prepared = casting(cast)
+    rule = Rule(ops=frozenset({"CAST"}), precisions=frozenset({Precision.INT8}), by="runtime", why="no kernel")
+    target = replace(read_target("edgetpu"), rules=(rule,))
+    graph = reader.read_graph(prepared.calibrated.file.model)
+    decided = pins(graph, [node.index for node in prepared.nodes], target, hybrid=True)
+    assert not decided.keep_float
+    assert judge(prepared.builder.build(Recipe(io_type="int8")).graph, target).left_ops == 0
+
+
+@pytest.mark.real
+def test_no_model_of_the_studies_casts_8_bit_numbers(real_data: Path) -> None:
+    """So figures of theirs by the builder before this rewrite are of today."""
+    paths = sorted(real_data.rglob("*.tflite"))
+    assert paths
+    for path in paths:
+        model = fb.parse(path.read_bytes())
+        tensors, ops = model.subgraphs[0].tensors, model.subgraphs[0].operators
+        given = [fb.TENSOR_DTYPES[tensors[op.inputs[0]].type] for op in ops if fb.op_type(model, op) == "CAST"]
+        assert set(given).isdisjoint(DTYPES), path
