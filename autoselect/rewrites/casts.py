@@ -34,9 +34,7 @@ def _reach(model: fb.Model) -> list[tuple[fb.Tensor, ranges.Range]]:
     return reaching
 
 
-CASTS_REACH = Rewrite(
-    name="casts reach as far as 8 bits", applies=lambda model: bool(_reaching(model)), deed=_reach
-)
+CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_reaching(model)), deed=_reach)
 """Of a calibrated model: its scale is then 1 there, whatever numbers the samples had."""
 
 
