@@ -31,6 +31,8 @@ else:
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 STAMP = "stamp.json"
+EQUAL = HERE / "equal.toml"
+"""Changes of what decides results that left all of them as they were, each with its reason."""
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "sampler": ("study/proposing", "study/setup"),
     "verdict": ("scoring", "study/finishing", "domain/rule.py"),
@@ -41,9 +43,6 @@ _ELSEWHERE = ("scoring/target_file.py", "study/finishing/on_chip.py")
 """Modules that do not count with their room. The first reads profiles: a change of its checks makes no result stale, a
 change of a bundled profile does. Its defaults do not count either: who changes one runs the studies once more. The
 second counts for the searches whose results are those of a chip's compiler or emulation."""
-_EQUAL_BUILDERS: Mapping[str, str] = {"15": "14"}
-"""A builder, and the one whose bytes it gives for all models of the studies. What 15 builds otherwise are models that
-cast 8-bit numbers to float, and no study has one."""
 _COUNT = ("builder", "sampler", "verdict", "packages")
 _NOT_COUNTED = ("python", "autoselect", "builder")
 
@@ -209,7 +208,7 @@ def inputs_of(step: Step, steps: Mapping[str, Step]) -> dict[str, str]:
     found |= {f"data {name}": digest_of(data_folder() / name) for name in step.data}
     for name in step.counts:
         if name == "builder":
-            found[name] = _EQUAL_BUILDERS.get(packages["builder"], packages["builder"])
+            found[name] = packages["builder"]
         elif name == "packages":
             found |= {key: value for key, value in packages.items() if key not in _NOT_COUNTED}
         else:
@@ -219,11 +218,28 @@ def inputs_of(step: Step, steps: Mapping[str, Step]) -> dict[str, str]:
     return found | {f"step {after}": _key_after(steps[after], steps) for after in step.after}
 
 
+def _as_before(inputs: Mapping[str, str]) -> dict[str, str]:
+    """What inputs were before changes that left all results as they were."""
+    equal, found = equal_inputs(EQUAL), dict[str, str]()
+    for name, value in inputs.items():
+        found[name] = value
+        while (name, found[name]) in equal:
+            found[name] = equal[name, found[name]]
+    return found
+
+
+@functools.cache
+def equal_inputs(path: Path) -> Mapping[tuple[str, str], str]:
+    """By name and value of an input, the value before a change that left all results as they were."""
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))["equal"]
+    return {(row["input"], row["now"]): row["before"] for row in rows if row["why"]}
+
+
 def _key_after(step: Step, steps: Mapping[str, Step]) -> str:
     """Key of what a later step depends on: all that decides a step's results, or these results if they are kept."""
     if step.once:
         return key_of({name: digest_of(step.place_of(name)) for name in step.results})
-    return key_of(inputs_of(step, steps))
+    return key_of(_as_before(inputs_of(step, steps)))
 
 
 def key_of(inputs: Mapping[str, str]) -> str:
@@ -237,7 +253,7 @@ def why_stale(step: Step, steps: Mapping[str, Step]) -> str:
     if stamp is None:
         return "never run"
     changed = [name for name in step.results if digest_of(step.place_of(name)) != stamp["results"].get(name)]
-    now, then = inputs_of(step, steps), stamp["inputs"]
+    now, then = _as_before(inputs_of(step, steps)), _as_before(stamp["inputs"])
     reasons = [f"{name} is not as it was written" for name in changed]
     for key in dict.fromkeys((*then, *now)):
         before, after = then.get(key), now.get(key)

@@ -124,6 +124,38 @@ def test_a_step_runs_until_it_is_up_to_date_and_again_if_what_it_reads_changes(
     assert log[-1].endswith(": table.md")
 
 
+def test_results_of_before_a_change_that_is_declared_to_leave_them_are_up_to_date(
+    runner: ModuleType,
+    repository: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work, module = tmp_path / "work", repository / "experiments" / "words" / "spoken.py"
+    runner.main(["--work", str(work)])
+    digests = [studies.digest_of_code(module.read_text("utf-8"))]
+    for word in ("sum of", "sum"):
+        module.write_text(f'# One word, two steps.\nWORD = "{word}".split()[0]\n', encoding="utf-8")
+        digests.append(studies.digest_of_code(module.read_text("utf-8")))
+    assert told(runner, work, capsys) == "stale: code of experiments/words/spoken.py changed"
+    name = "code of experiments/words/spoken.py"
+    rows = [
+        f'[[equal]]\ninput = "{name}"\nbefore = "{before}"\nnow = "{now}"\nwhy = "{why}"\n'
+        for before, now, why in zip(digests, digests[1:], ["It is the same word.", "Likewise."], strict=False)
+    ]
+    for count, expected in ((1, "stale: code of experiments/words/spoken.py changed"), (2, "up to date")):
+        declared = tmp_path / f"{count}.toml"
+        declared.write_text("".join(rows[:count]), encoding="utf-8")
+        monkeypatch.setattr(studies, "EQUAL", declared)
+        assert told(runner, work, capsys) == expected
+
+
+def test_each_change_that_is_declared_to_leave_results_leads_to_some() -> None:
+    equal = studies.equal_inputs(studies.EQUAL)
+    kept = {pair for step in STEPS.values() if (stamp := studies.stamp_of(step)) for pair in stamp["inputs"].items()}
+    assert all((name, before) in kept or (name, before) in equal for (name, _), before in equal.items())
+
+
 def test_a_result_that_was_edited_is_stale_and_one_whose_data_is_not_here_is_not(
     runner: ModuleType, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

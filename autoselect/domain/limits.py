@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -56,7 +57,7 @@ def allowed_drops(metric: str, float_score: float, own: float) -> tuple[float, .
     most = 0.05 if metric in SHARES else usual if metric in DEFAULT_DROPS else 5.0 * usual
     # 25 steps from no drop to the largest one.
     grid = np.round(np.linspace(0.0, most, 26), 12).tolist()
-    return tuple(sorted({*grid, own}))
+    return tuple(sorted([own, *(drop for drop in grid if not math.isclose(drop, own, rel_tol=1e-9))]))
 
 
 def limits(

@@ -6,18 +6,20 @@ picture as ``uint8`` is then a float one in every candidate. With steps of 1 beh
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.domain.units import MOVERS
 from autoselect.rewrites.rewriting import GraphView, Rewrite
 from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
 
 _ENDS = {schema.TensorType.UINT8: (0.0, 255.0), schema.TensorType.INT8: (-128.0, 127.0)}
 """The least and the largest number of what LiteRT's QUANTIZE turns into int8 of any scale."""
+_MOVING = MOVERS | {"CONCATENATION", "PACK"}
+"""Ops that write 8-bit numbers that they read, if all of these have one scale."""
 
 
 def _reaching(model: fb.Model) -> list[tuple[fb.Tensor, ranges.Range]]:
@@ -51,14 +53,15 @@ def write_integers(model: fb.Model, places: Mapping[int, int]) -> dict[int, int]
     view = GraphView(model)
     twins = {index: view.graph.operators[place] for index, place in places.items()}
     ends = {index: end for index, op in twins.items() if (end := _rounded(view, op)) is not None}
-    reads = Counter(int(twins[index].inputs[0]) for index in ends)
-    for index, end in ends.items():
+    casts = {id(twins[index]) for index in ends}
+    chains = {index: _joined(view, int(twins[index].inputs[0]), casts) for index in ends}
+    for index, numbers in chains.items():
         cast, source = twins[index], int(twins[index].inputs[0])
-        # Another reader would see numbers that have a scale, where it knew none.
-        if reads[source] == len(view.readers(source)):
-            view.tensor(source).quantization = editing.symmetric(np.ones(1, np.float32))
+        for number in numbers:
+            view.tensor(number).quantization = editing.symmetric(np.ones(1, np.float32))
+        if numbers:
             model.operatorCodes.append(editing.conversion_code("QUANTIZE", ()))
-            twins[index] = editing.conversion_op(len(model.operatorCodes) - 1, source, end)
+            twins[index] = editing.conversion_op(len(model.operatorCodes) - 1, source, ends[index])
             view.replace([cast, *view.readers(int(cast.outputs[0]))], [twins[index]])
     at = {id(op): place for place, op in enumerate(view.graph.operators)}
     return {index: at[id(op)] for index, op in twins.items()}
@@ -66,27 +69,55 @@ def write_integers(model: fb.Model, places: Mapping[int, int]) -> dict[int, int]
 
 def _rounded(view: GraphView, op: fb.Operator) -> int | None:
     """The int8 tensor that a CAST of 8-bit numbers is quantized to, if nobody reads what it writes otherwise."""
-    if view.type_of(op) != "CAST":
+    if view.type_of(op) != "CAST" or view.tensor(op.inputs[0]).type not in _ENDS or view.is_output(int(op.outputs[0])):
         return None
-    source, written = int(op.inputs[0]), int(op.outputs[0])
-    given, readers = view.tensor(source), view.readers(written)
-    is_plain = given.type in _ENDS and not fb.scales(given) and not fb.is_constant(view.model, given)
-    if not is_plain or view.is_output(source) or view.is_output(written):
-        return None
+    readers = view.readers(int(op.outputs[0]))
     ends = [int(reader.outputs[0]) for reader in readers if view.type_of(reader) == "QUANTIZE"]
     is_alone = len(ends) == len(readers) == 1 and view.tensor(ends[0]).type == schema.TensorType.INT8
     return ends[0] if is_alone else None
 
 
-def written_in_integers(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[int]:
-    """The CASTs of the float model, by index, of which an integer build has made a QUANTIZE."""
-    ops, twins = float_model.subgraphs[0].operators, model.subgraphs[0].operators
-    casts = (index for index in places if fb.op_type(float_model, ops[index]) == "CAST")
-    return [index for index in casts if fb.op_type(model, twins[places[index]]) == "QUANTIZE"]
+def _joined(view: GraphView, source: int, casts: Collection[int]) -> list[int]:
+    """The tensors that 8-bit numbers are moved through, to and from one of them: of one scale, they mean the same.
+
+    Empty if another op than these casts and ops that move numbers reads or writes any, if it has a scale, or is a
+    constant or an output: who knew no scale would see one.
+    """
+    found, given = [source], {*fb.indices(view.graph.inputs)}
+    for tensor in found:
+        writer = view.writer(tensor)
+        ops = [*view.readers(tensor), *([] if writer is None else [writer])]
+        is_free = (writer is not None or tensor in given) and not view.is_output(tensor)
+        others = [op for op in ops if id(op) not in casts]
+        if not is_free or fb.scales(view.tensor(tensor)) or not all(_moves(view, op) for op in others):
+            return []
+        near = {i for op in others for i in (*fb.indices(op.inputs), *fb.indices(op.outputs)) if i >= 0}
+        found += sorted(i for i in near - {*found} if view.tensor(i).type in _ENDS)
+    return found
 
 
-def count_in_ones(model: fb.Model, places: Collection[int]) -> None:
-    """Give what ops at these places read steps of 1, in place, so that it has one form in all builds."""
-    graph = model.subgraphs[0]
-    for place in places:
-        graph.tensors[graph.operators[place].inputs[0]].quantization = editing.symmetric(np.ones(1, np.float32))
+def _moves(view: GraphView, op: fb.Operator) -> bool:
+    """Whether an op writes numbers that it reads, as they are."""
+    clamps = getattr(op.builtinOptions, "fusedActivationFunction", schema.ActivationFunctionType.NONE)
+    return view.type_of(op) in _MOVING and clamps == schema.ActivationFunctionType.NONE
+
+
+def take_scales(model: fb.Model, places: Mapping[int, int], integer: fb.Model, its_places: Mapping[int, int]) -> None:
+    """Give 8-bit numbers of another build the scales that :func:`write_integers` gave them, in place.
+
+    They then have one form in all builds.
+
+    Args:
+        model: The other build.
+        places: For each op of the float model the place of its twin there.
+        integer: The integer build.
+        its_places: Likewise there.
+    """
+    graph, theirs = model.subgraphs[0], integer.subgraphs[0]
+    for index in places.keys() & its_places.keys():
+        ops = graph.operators[places[index]], theirs.operators[its_places[index]]
+        rows = ([*fb.indices(op.inputs), *fb.indices(op.outputs)] for op in ops)
+        for ours, other in zip(*rows, strict=False):
+            tensor, twin = graph.tensors[ours], theirs.tensors[other]
+            if tensor.type == twin.type and tensor.type in _ENDS and fb.scales(twin) and not fb.scales(tensor):
+                tensor.quantization = twin.quantization

@@ -40,8 +40,8 @@ def refusal(graph: Graph, target: Target, verdict: Verdict | None = None) -> str
     op, placement = graph.ops[refused[0]], found.placements[refused[0]]
     name = graph.tensors[op.outputs[0]].name if op.outputs else "?"
     more = f" ({len(refused) - 1} more such ops)" if len(refused) > 1 else ""
-    precision = placement.precision.value if placement.precision else ""
-    return f"{target.name} refuses the {precision} {op.op_type} {name!r}{more}: {placement.reason}"
+    what = f"{placement.precision.value} {op.op_type}" if placement.precision else op.op_type
+    return f"{target.name} refuses the {what} {name!r}{more}: {placement.reason}"
 
 
 def require_accepted(graph: Graph, target: Target, verdict: Verdict | None = None) -> None:

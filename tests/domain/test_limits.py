@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from autoselect.domain.limits import allowed_drops, limits, worst_ratios
@@ -42,6 +43,14 @@ def test_drops_go_to_five_points_or_five_times_the_usual(metric: str, float_scor
     assert (found[0], found[-1]) == (0.0, pytest.approx(last))
     assert 0.0123 in found
     assert list(found) == sorted(set(found))
+
+
+def test_the_runs_own_drop_is_looked_at_once() -> None:
+    """1 % of 26.1 is a step of the grid, but for its last bits."""
+    own = 0.01 * 26.0583185502865
+    found = allowed_drops("psnr", 26.0583185502865, own)
+    assert own in found
+    assert min(np.diff(found)) > 0.9 * found[1]
 
 
 def test_the_worst_ratio_is_that_of_the_target_where_a_member_fares_worst() -> None:

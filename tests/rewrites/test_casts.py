@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -53,16 +54,70 @@ def cast_and_read_twice(x: Any) -> Any:
     return layers(numbers) + 0.01 * tf.reduce_mean(numbers, keepdims=True)
 
 
-def turned_and_cast(x: Any) -> Any:
+def moved(move: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A model that moves the numbers before it casts them."""
+
+    def call(x: Any) -> Any:
+        import tensorflow as tf
+
+        return layers(tf.cast(move(x), tf.float32))
+
+    return call
+
+
+def pieces(x: Any) -> Any:
+    """As the first layer of a detector: four pictures of half the size, side by side."""
     import tensorflow as tf
 
-    return layers(tf.cast(tf.transpose(x, (0, 2, 1, 3)), tf.float32))
+    return tf.concat([x[:, i::2, j::2] for i in (0, 1) for j in (0, 1)], -1)[..., :3]
+
+
+def stacked(x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.reshape(tf.stack([x, tf.transpose(x, (0, 2, 1, 3))], 1), (2, 8, 8, 3))
+
+
+def mirrored(x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]], "REFLECT")
+
+
+def unstacked(x: Any) -> Any:
+    import tensorflow as tf
+
+    first, second, third = tf.unstack(x, axis=-1)
+    return tf.stack([third, second, first], -1)
+
+
+def with_a_constant(x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.concat([x[..., :2], tf.constant(7, x.dtype, SHAPE)[..., :1]], -1)
+
+
+def framed(x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=7)
+
+
+def turned(x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.transpose(x, (0, 2, 1, 3))
+
+
+MOVES = [turned, pieces, stacked, mirrored, unstacked]
+OTHERS = [with_a_constant, framed]
+"""These write other numbers beside; TensorFlow has the second one for ``uint8`` alone."""
 
 
 def also_read_as_bytes(x: Any) -> Any:
     import tensorflow as tf
 
-    return layers(tf.cast(x, tf.float32)), x[:, ::2]
+    return layers(tf.cast(x, tf.float32)), tf.cast(x, tf.int32)
 
 
 def also_given_out(x: Any) -> Any:
@@ -95,7 +150,7 @@ def outputs_of(content: bytes, x: np.ndarray) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("call", [cast, cast_and_read_twice, turned_and_cast])
+@pytest.mark.parametrize("call", [cast, cast_and_read_twice, *map(moved, MOVES)])
 def test_all_ops_are_integer(call: Callable[[Any], Any], dtype: str) -> None:
     prepared = casting(call, dtype)
     ours, wide = Recipe(io_type="int8"), Recipe(io_type="int8", int16_nodes=frozenset({"*"}))
@@ -120,13 +175,16 @@ def test_no_number_is_rounded_whatever_the_samples_had(dtype: str) -> None:
         assert [fb.scales(tensor) for tensor in ends] == [(1.0,), (1.0,)]
 
 
-def test_what_is_denylisted_casts_to_float() -> None:
-    prepared = casting(cast)
+@pytest.mark.parametrize(
+    ("dtype", "call"),
+    [*itertools.product(DTYPES, [cast, *map(moved, MOVES)]), *(("uint8", moved(move)) for move in OTHERS)],
+)
+def test_what_is_denylisted_casts_to_float(call: Callable[[Any], Any], dtype: str) -> None:
+    prepared = casting(call, dtype)
     built = prepared.builder.build(IN_FLOAT)
-    assert built.graph.ops[0].op_type == "CAST"
-    assert kinds(prepared, IN_FLOAT) == {OpKind.FLOAT}
+    assert {op.op_type for op in built.graph.ops if op.kind is OpKind.FLOAT} >= {"CAST", "CONV_2D"}
     float_model = prepared.calibrated.content
-    for ours, source in zip(*(outputs(c, numbers("uint8")) for c in (built.content, float_model)), strict=True):
+    for ours, source in zip(*(outputs(c, numbers(dtype)) for c in (built.content, float_model)), strict=True):
         np.testing.assert_array_equal(ours, source)
 
 
@@ -136,8 +194,8 @@ def test_a_caller_gives_the_numbers_as_before(io_type: str) -> None:
     assert [str(spec.dtype) for spec in interface.inputs] == ["uint8"]
 
 
-@pytest.mark.parametrize("call", [also_given_out, also_read_as_bytes])
-def test_numbers_that_are_read_otherwise_too_are_cast(call: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("call", [also_given_out, also_read_as_bytes, *map(moved, OTHERS)])
+def test_numbers_that_are_read_or_made_otherwise_are_cast(call: Callable[[Any], Any]) -> None:
     prepared = casting(call)
     assert "CAST" not in {node.op_type for node in prepared.nodes}
     built = prepared.builder.build(Recipe())
@@ -145,7 +203,9 @@ def test_numbers_that_are_read_otherwise_too_are_cast(call: Callable[[Any], Any]
     model = fb.parse(built.content)
     assert not fb.scales(model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]])
     [[x]] = numbers("uint8", 1)
-    assert any(np.array_equal(given, x) or np.array_equal(given, x[:, ::2]) for given in outputs_of(built.content, x))
+    pairs = zip(outputs_of(built.content, x), outputs_of(prepared.calibrated.content, x), strict=True)
+    for ours, source in pairs:
+        assert np.abs(ours - source).max() < 0.05 * np.abs(source).max()
 
 
 def test_a_target_is_asked_for_what_stands_in_the_place_of_a_cast() -> None:

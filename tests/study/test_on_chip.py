@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,11 @@ import test_front_members as fronts
 from reviewing import Reviewed
 
 from autoselect.cases.chip_jobs import ChipReply, Emulated
-from autoselect.runs.records import TrialRecord
+from autoselect.domain.picks import named_picks
+from autoselect.runs.records import Heldout, TrialRecord, scores_of
 from autoselect.scoring.target_file import read_target
-from autoselect.study.finishing import on_chip
-from autoselect.study.finishing.certainty import standings_of
+from autoselect.study.finishing import finish, on_chip
+from autoselect.study.finishing.certainty import confidence_of, standings_of
 from autoselect.study.finishing.verdict import chip_scores
 from autoselect.study.proposing.hypervolume_gain import fit_link
 
@@ -53,6 +56,17 @@ DIFFERS = {
 @pytest.mark.parametrize(("seen", "differs"), DIFFERS.values(), ids=DIFFERS)
 def test_a_score_is_another_by_more_than_noise_or_by_what_is_not_allowed(seen: Emulated, differs: bool) -> None:
     assert seen.differs(allowed_drop=0.01) is differs
+
+
+@pytest.mark.parametrize(
+    ("drop", "bound", "breaks"),
+    [(0.05, 0.08, True), (0.05, 0.1, False), (0.015, math.nan, False), (0.021, math.nan, True)],
+    ids=["for sure", "perhaps", "one number: less than twice the limit", "one number: more than twice"],
+)
+def test_the_limit_is_broken_on_the_chip_if_few_samples_cannot_explain_it(
+    drop: float, bound: float, breaks: bool
+) -> None:
+    assert replace(SAME, drop=drop, bound=bound).breaks(allowed_drop=0.01) is breaks
 
 
 def found(**emulated: Emulated) -> on_chip.OnChip:
@@ -124,3 +138,39 @@ def test_models_that_spill_are_told(spilled: tuple[int, int], words: str | None)
     if words is not None:
         most = front[spilled.index(max(spilled))].id
         assert f"{words} of the front: {most} moves {2 * max(spilled):,} bytes" in seen.messages[0]
+
+
+def test_a_model_that_the_chip_ruins_does_not_replace_one_that_held_out_samples_contradict() -> None:
+    """The second model is the cheapest that these samples, which ran on the CPU, do not contradict."""
+    members = [
+        replace(one, scores=replace(scores_of([one])[0], penalty=penalty))
+        for one, penalty in zip(records(), (1.0, 5.0), strict=True)
+    ]
+    slightly = {members[0].id: heldout(0.12, 0.1), members[1].id: heldout(0.0, -0.01)}
+    ruined, rescued = ({members[1].id: replace(WORSE, drop=drop, bound=drop + 0.1)} for drop in (9.0, 0.01))
+    picks = [reconsidered(members, [found(**one)], slightly) for one in (ruined, rescued)]
+    assert [chosen["recommended"] for chosen in picks] == [members[0].id, members[1].id]
+
+
+def heldout(drop: float, low: float) -> Heldout:
+    return Heldout(score=8.0 - drop, drop=drop, drop_low=low, drop_high=drop + 0.02)
+
+
+def reconsidered(
+    members: list[TrialRecord], chips: list[on_chip.OnChip], heldout_of: dict[str, Heldout]
+) -> Mapping[str, str]:
+    """The picks once held-out samples have been scored."""
+    judged = on_chip.by_chips(members, chips)
+    standings = standings_of(judged, None)
+    confidence = confidence_of(judged, scores_of(members), fronts.YARDSTICK, Path(), None)
+    picks = dict(named_picks(standings, fronts.YARDSTICK.rule))
+    choice = finish._Choice(
+        front=members, judged=judged, standings=standings, picks=picks, confidence=confidence, chips=chips
+    )
+    case: Any = SimpleNamespace(files=SimpleNamespace(root=Path()))
+    nothing: Any = None
+    ending = finish.Finish(
+        folder=nothing, case=case, settings=nothing, objectives=fronts.OBJECTIVES, yardstick=fronts.YARDSTICK
+    )
+    by_hash = {s.sha256: heldout_of[s.sha256[:10]] for s in scores_of(members)}
+    return ending._reconsidered(choice, by_hash, {}, scores_of(members)).picks

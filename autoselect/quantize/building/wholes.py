@@ -95,14 +95,8 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
         integer=built(passes.INTEGER, *_integer(kit, recipe)),
     )
     for whole in (wholes.in_float, wholes.hybrid):
-        _count_in_ones(whole, wholes)
+        casts.take_scales(whole.model, whole.places, wholes.integer.model, wholes.integer.places)
     return wholes
-
-
-def _count_in_ones(whole: Built, wholes: Wholes) -> None:
-    """Give 8-bit numbers that the integer build quantizes the form that they have there."""
-    written = casts.written_in_integers(wholes.integer.model, wholes.in_float.model, wholes.integer.places)
-    casts.count_in_ones(whole.model, [whole.places[index] for index in written if index in whole.places])
 
 
 def _built(kit: RepairKit, recipe: Recipe, steps: Sequence[Pass], model: fb.Model, places: Mapping[int, int]) -> Built:
@@ -117,7 +111,7 @@ def _with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool) -> Whol
         if exact_rewrites:
             int16.unclip(model)
         built = _built(kit, recipe, passes.INTEGER, model, places)
-        _count_in_ones(built, wholes)
+        casts.take_scales(built.model, built.places, wholes.integer.model, wholes.integer.places)
         return replace(wholes, int16=built)
     except BuildError as refused:
         return replace(wholes, no_int16=str(refused))

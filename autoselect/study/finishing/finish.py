@@ -60,8 +60,8 @@ class _Choice:
         picks: Ids by name.
         confidence: How sure the recommended one is.
         chips: What was found on chips.
-        contradicted: Ids of all members that held-out samples contradict, if these contradict the member that the
-            search samples recommend; else empty.
+        contradicted: Ids of all members that held-out samples contradict, and of those that break the limit on a chip,
+            if the samples contradict the member that the search samples recommend; else empty.
         passed_over: The contradicted members that the rule prefers to the recommended one, the most preferred first.
     """
 
@@ -78,6 +78,11 @@ class _Choice:
     def recommended(self) -> Scores | None:
         """The recommended member's scores."""
         return next((r.scores for r in self.front if r.id == self.picks["recommended"]), None)
+
+    @property
+    def is_judged_by_chips(self) -> bool:
+        """Whether a member scores otherwise on a chip than on the CPU, whose rows alone can be drawn again."""
+        return any(r.id in chip.unlike_cpu for r in self.front for chip in self.chips)
 
     @property
     def is_all_contradicted(self) -> bool:
@@ -136,7 +141,7 @@ class Finish:
         if pool is not None and "latency_ms" in costs:
             timeout = self.settings.trial_timeout
             front, references = rescoring.time_again(front, references, root, pool, timeout, listener)
-            timed = certainty.standings_of(front, link)
+            timed = certainty.standings_of(on_chip.by_chips(front, choice.chips), link)
             choice = replace(choice, front=front, picks=self._picks(timed, choice.contradicted))
         listener(StageStarted(stage="write"))
         ids, picks = {r.id for r in measured.members}, choice.picks
@@ -171,15 +176,18 @@ class Finish:
         front_files.remove_former_members(front, self.folder)
         if self.case.files.prepared.exists():  # A folder that a killed search left may lack it.
             export(front, picks, self.folder, self.case.files)
-            self._keep(choice.judged if choice.chips else measured.members, scored, pool)
+            self._keep(choice, measured.members, scored, pool)
         if pool is not None:
             front_files.remove_work(self.folder.work)
         return status
 
-    def _keep(self, members: Sequence[TrialRecord], scored: Sequence[Scores], pool: Workers | None) -> None:
+    def _keep(
+        self, choice: _Choice, members: Sequence[TrialRecord], scored: Sequence[Scores], pool: Workers | None
+    ) -> None:
         """Keep what questions after the search are answered by, and say what other limits would recommend."""
         kept_case.keep(self.folder, self.case.files, self.problem)
-        write_limits(members, scored, self.yardstick, self.objectives[0].name, self.folder, self.case.files, pool)
+        judged, resampling = choice.judged if choice.chips else members, None if choice.is_judged_by_chips else pool
+        write_limits(judged, scored, self.yardstick, self.objectives[0].name, self.folder, self.case.files, resampling)
 
     def _chosen(
         self,
@@ -201,17 +209,14 @@ class Finish:
             standings = certainty.standings_of(front, link)
             return _Choice(front=front, judged=front, standings=standings, picks=picks, confidence=confidence)
         front, chips = self._on_chips(front, wholes, pool, listener)
-        judged, ids = on_chip.by_chips(front, chips), {r.id for r in front}
-        differ = any(ids & set(chip.unlike_cpu) for chip in chips)  # Rows to draw again are the CPU's.
-        resampling = None if differ else pool
-        return _Choice(
-            front=front,
-            judged=judged,
-            standings=(standings := certainty.standings_of(judged, link)),
-            picks=self._picks(standings),
-            confidence=certainty.confidence_of(judged, scored, self.yardstick, root, resampling, unknown),
-            chips=chips,
+        judged = on_chip.by_chips(front, chips)
+        standings = certainty.standings_of(judged, link)
+        choice = _Choice(
+            front=front, judged=judged, standings=standings, picks=self._picks(standings), confidence=None, chips=chips
         )
+        resampling = None if choice.is_judged_by_chips else pool
+        confidence = certainty.confidence_of(judged, scored, self.yardstick, root, resampling, unknown)
+        return replace(choice, confidence=confidence)
 
     def _reconsidered(
         self,
@@ -222,25 +227,29 @@ class Finish:
     ) -> _Choice:
         """The choice without members that held-out samples contradict, if the recommended one is such a member.
 
+        Nor are members chosen in its place that break the limit on a chip.
+
         If the search says with a bound that its recommended model is expected to break the limit, and the samples
         contradict all members, they say nothing new.
         """
-        contradicted, confidence = self._contradicted(choice.judged, heldout), choice.confidence
+        by_samples, confidence = self._contradicted(choice.judged, heldout), choice.confidence
+        contradicted = by_samples.union(*(chip.ruined for chip in choice.chips))  # The samples ran on the CPU.
         sound = [r for r in choice.judged if r.id not in contradicted]
         is_told = (
             confidence is not None and confidence.unknown is None and confidence.expected > self.yardstick.allowed_drop
         )
-        if choice.picks.get("recommended") not in contradicted or (is_told and not sound):
+        if choice.picks.get("recommended") not in by_samples or (is_told and not sound):
             return choice
         by_preference = [s.id for s in sorted(choice.standings, key=self.yardstick.rule.order)]
         scores = {r.id: r.scores for r in choice.judged if r.scores}
         left, root = sound or choice.judged, self.case.files.root
+        preferred = itertools.takewhile(contradicted.__contains__, by_preference)
         return replace(
             choice,
             picks=self._picks(choice.standings, contradicted),
             confidence=certainty.confidence_of(left, scored, self.yardstick, root, None, unknown),
             contradicted=contradicted,
-            passed_over=[scores[id_] for id_ in itertools.takewhile(contradicted.__contains__, by_preference)],
+            passed_over=[scores[id_] for id_ in preferred if id_ in by_samples],
         )
 
     def _contradicted(self, front: Sequence[TrialRecord], heldout: Mapping[str, Heldout]) -> set[str]:
