@@ -14,7 +14,7 @@ import pytest
 import zoo
 
 from autoselect.domain.graph import OpKind
-from autoselect.domain.recipe import Recipe
+from autoselect.domain.recipe import IoType, Recipe
 from autoselect.domain.targets import Precision, Rule
 from autoselect.domain.verdicts import judge, pins
 from autoselect.scoring.target_file import read_target
@@ -188,10 +188,11 @@ def test_what_is_denylisted_casts_to_float(call: Callable[[Any], Any], dtype: st
         np.testing.assert_array_equal(ours, source)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("io_type", ["float32", "int8", "uint8"])
-def test_a_caller_gives_the_numbers_as_before(io_type: str) -> None:
-    interface = reader.read_interface(casting(cast).builder.build(Recipe(io_type=io_type)).content)
-    assert [str(spec.dtype) for spec in interface.inputs] == ["uint8"]
+def test_a_caller_gives_the_numbers_as_before(io_type: IoType, dtype: str) -> None:
+    interface = reader.read_interface(casting(cast, dtype).builder.build(Recipe(io_type=io_type)).content)
+    assert [str(spec.dtype) for spec in interface.inputs] == [dtype]
 
 
 @pytest.mark.parametrize("call", [also_given_out, also_read_as_bytes, *map(moved, OTHERS)])

@@ -238,7 +238,7 @@ class Slots:
         for place, slot in enumerate(inputs):
             value = self.values[self.value_of[slot]]
             integers = [s for form, s in value.slots.items() if form]
-            if not integers:
+            if not integers or () not in value.slots:  # A caller gives integers anyway.
                 continue
             chosen = self._signed(value, slot if slot in integers else integers[0])
             taken[place] = self._end(chosen, is_unsigned=is_unsigned)
