@@ -23,7 +23,7 @@ _FAR = 0.05
 """A sample counts if it lies beyond a range by more than this share of it."""
 
 _Judged = list[tuple[str, Range, np.ndarray]]
-"""Inputs or outputs: the key, what integers hold, and the ends on each sample, shape (n_samples, 2)."""
+"""Inputs or outputs: the key, the range that calibration saw, and the ends on each sample, shape (n_samples, 2)."""
 
 
 def clipped_values(root: Path) -> list[str]:
@@ -114,7 +114,7 @@ def _told(side: str, judged: _Judged, where: str) -> list[str]:
         if count > 0.01 * len(rows):
             clipped.append(
                 f"{side} {name!r} is beyond on {count} of {len(rows)} {where} (it has {rows.min():.3g} to "
-                f"{rows.max():.3g}, integers hold {least:.3g} to {most:.3g})"
+                f"{rows.max():.3g}, calibration {least:.3g} to {most:.3g})"
             )
     return clipped
 
@@ -149,14 +149,16 @@ def _with_zero(held: Range) -> Range:
 
 
 def _held(model: fb.Model) -> tuple[dict[str, Range], dict[str, Range]]:
-    """What integers hold of the inputs and of the outputs of a calibrated model."""
+    """The ranges of the inputs and of the outputs of a calibrated model; of 8-bit numbers that of what they become."""
     graph, tensors = reader.read_graph(model), model.subgraphs[0].tensors
     writers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
     read = {tensor for op in graph.ops if op.op_type != "CAST" for tensor in op.inputs}
+    cast = {op.inputs[0]: op.outputs[0] for op in graph.ops if op.op_type == "CAST"}
     inputs, outputs = dict[str, Range](), dict[str, Range]()
     for index, spec in zip(graph.inputs, reader.input_specs(model), strict=True):
-        held = range_of(tensors[index])
-        if held is not None and index in read and str(spec.dtype) == "float32":
+        is_float, is_picture = (str(spec.dtype) in dtypes for dtypes in (("float32",), ("uint8", "int8")))
+        held = range_of(tensors[cast.get(index, index) if is_picture else index])
+        if held is not None and ((is_float and index in read) or is_picture):
             inputs[spec.key] = _with_zero(held)
     for index, spec in zip(graph.outputs, reader.output_specs(model), strict=True):
         source = index

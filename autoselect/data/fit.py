@@ -182,6 +182,12 @@ def _cast(array: np.ndarray, spec: TensorSpec, where: str) -> np.ndarray:
             "The input is quantized: pass the float model as reference (--reference), and the samples are quantized by "
             f"the input's own scale. Or bring its {dtype} levels."
         )
+    elif array.dtype.kind == "f" and dtype.kind in "iu" and array.size:
+        ends = np.iinfo(dtype)
+        advice = (
+            f"The model takes whole numbers from {ends.min} to {ends.max}, and these go from {array.min():.3g} to "
+            f"{array.max():.3g}: bring them before they were scaled, or scale and round them."
+        )
     else:
         advice = f"Convert it to {dtype}."
     raise DataError(f"{where}: expected dtype {dtype}, got {array.dtype}. {advice}")

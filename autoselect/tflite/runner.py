@@ -310,15 +310,32 @@ def quantized(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
 
     Args:
         value: Of any shape.
-        detail: Of the tensor as the interpreter gives it: its ``dtype`` and ``quantization_parameters``.
+        detail: Of the tensor as the interpreter gives it: its ``name``, ``dtype`` and ``quantization_parameters``.
+
+    Raises:
+        ScoreError: If numbers of integers without a scale are not whole, or too large for them.
     """
     dtype = np.dtype(detail["dtype"])
     scales = detail["quantization_parameters"]["scales"]
-    if dtype.kind not in "iu" or len(scales) == 0 or np.asarray(value).dtype.kind in "iu":
+    if dtype.kind not in "iu":
         return np.asarray(value, dtype=dtype, order="C")
+    if len(scales) == 0 or np.asarray(value).dtype.kind in "iu":
+        return _whole(np.asarray(value), dtype, detail["name"])
     info = np.iinfo(dtype)
     levels = np.rint(value / scales[0]) + detail["quantization_parameters"]["zero_points"][0]
     return np.asarray(np.clip(levels, info.min, info.max), dtype=dtype)
+
+
+def _whole(value: np.ndarray, dtype: np.dtype[Any], name: str) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        found = np.asarray(value, dtype=dtype, order="C")
+    if found is not value and not np.array_equal(found, value):
+        ends = np.iinfo(dtype)
+        raise ScoreError(
+            f"Input {name!r} takes whole numbers from {ends.min} to {ends.max}, got {value.dtype} values from "
+            f"{value.min():.3g} to {value.max():.3g}. Bring them as the float model takes them."
+        )
+    return found
 
 
 def dequantized(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:

@@ -43,11 +43,17 @@ def bounded(x: Any) -> Any:
 
 
 def warnings(call: Any, evaluation: np.ndarray, folder: Path) -> list[str]:
+    content = zoo.from_function(call, (1, 8)).float_model
+    calibration, scored = ([sample[np.newaxis] for sample in samples] for samples in (CALIBRATION, evaluation))
+    return warnings_of(content, calibration, scored, folder)
+
+
+def warnings_of(content: bytes, calibration: list[np.ndarray], evaluation: list[np.ndarray], folder: Path) -> list[str]:
     events: list[Event] = []
     autoselect.search(
-        zoo.from_function(call, (1, 8)).float_model,
-        calibration=[sample[np.newaxis] for sample in CALIBRATION],
-        evaluation=[sample[np.newaxis] for sample in evaluation],
+        content,
+        calibration=calibration,
+        evaluation=evaluation,
         metric="sqnr_db",
         trials=1,
         workers=1,
@@ -68,8 +74,25 @@ def test_values_beyond_what_calibration_saw_are_warned_of_once(reviewed: Reviewe
     assert "output 'output_0'" in message
     assert " of 40 search samples (it has -" in message
     for values in (CALIBRATION, outputs):
-        assert f"integers hold {values.min():.3g} to {values.max():.3g})" in message
+        assert f"calibration {values.min():.3g} to {values.max():.3g})" in message
     reviewed("values beyond what calibration saw", message, measured=True)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_pictures_that_were_not_scaled_for_calibration_are_told(tmp_path: Path, dtype: str) -> None:
+    """Pictures of 0 and 1 in 8 bits, as one gets of a picture from 0 to 1."""
+    spec, rng = zoo.tf().TensorSpec((1, 8), dtype, name="x0"), np.random.default_rng(0)
+
+    def call(x: Any) -> Any:
+        return zoo.tf().tanh(zoo.tf().cast(x, "float32") @ zoo.weights(8, 4))
+
+    content = zoo.Source(zoo.tf().function(call, autograph=False).get_concrete_function(spec), ()).float_model
+    dark, bright = (list(rng.integers(0, most, (20, 1, 8)).astype(dtype)) for most in (2, 120))
+    told = [
+        warnings_of(content, samples, bright, tmp_path / str(place)) for place, samples in enumerate((dark, bright))
+    ]
+    assert [len(messages) for messages in told] == [1, 0]
+    assert "input 'x0' is beyond" in told[0][0]
 
 
 def test_inputs_of_another_preparation_are_told_where_the_outputs_keep_their_range(tmp_path: Path) -> None:

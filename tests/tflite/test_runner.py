@@ -15,7 +15,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import ScoreError
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite.runner import Runner
+from autoselect.tflite.runner import Runner, quantized
 
 
 def tensorflow_outputs(content: bytes, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -47,6 +47,24 @@ def test_integer_models_take_and_give_float(io_type: str, low: int, high: int) -
     assert found.dtype == np.float32
     assert found == pytest.approx(expected, abs=1e-6)
     assert np.ptp(expected) > out_scale
+
+
+NO_BYTES = {
+    "fractions": np.linspace(0.0, 1.0, 8, dtype=np.float32),
+    "too large": np.arange(250, 258),
+    "negative": np.arange(-1, 7, dtype=np.int8),
+    "not finite": np.full(8, np.nan, np.float32),
+}
+
+
+@pytest.mark.parametrize("values", NO_BYTES.values(), ids=NO_BYTES)
+def test_numbers_that_the_input_does_not_hold_are_refused(values: np.ndarray) -> None:
+    """Converted they would be other numbers: 0.9 is 0, 256 is 0, -1 is 255."""
+    detail = {"name": "picture", "dtype": np.uint8, "quantization_parameters": {"scales": []}}
+    with pytest.raises(ScoreError, match="'picture'"):
+        quantized(values, detail)
+    whole = quantized(np.clip(np.nan_to_num(np.round(values)), 0, 255), detail)
+    assert whole.dtype == np.uint8
 
 
 @pytest.mark.parametrize("io_type", ["int8", "uint8"])
