@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.states import STOOD_FOR
 from autoselect.exports.member_ops import MemberOp
 from autoselect.quantize.repairing.repairs import before_quantizing
+from autoselect.rewrites.for_quantizer import STANDS_IN
 
 _SCRIPT = '''\
 """Build the integer part of {member}.tflite from {calibrated}, with TensorFlow alone.
@@ -58,15 +60,16 @@ def build_script(
     return _SCRIPT.format(
         member=member,
         calibrated=calibrated,
-        words="\n".join(_words(member, denied, sum(op.kind == "int16" for op in ops), recipe)),
+        words="\n".join(_words(member, denied, ops, recipe)),
         denylisted=f"{entries}\n" if entries else "",
         disable_per_channel=not recipe.per_channel,
         io_type=recipe.io_type,
     )
 
 
-def _words(member: str, denied: Sequence[MemberOp], wide: int, recipe: Recipe) -> list[str]:
-    hybrid = sum(op.kind == "hybrid" for op in denied)
+def _words(member: str, denied: Sequence[MemberOp], ops: Sequence[MemberOp], recipe: Recipe) -> list[str]:
+    hybrid, wide = sum(op.kind == "hybrid" for op in denied), sum(op.kind == "int16" for op in ops)
+    apart = sorted({op.op_type for op in ops if op.kind == "integer" and op.op_type in {*STOOD_FOR, *STANDS_IN}})
     words = [f"Nodes left out of integers: {len(denied)}. Every op has a name here that the quantizer cannot change."]
     if denied:
         words.append(
@@ -78,6 +81,8 @@ def _words(member: str, denied: Sequence[MemberOp], wide: int, recipe: Recipe) -
         lacking.append(f"{hybrid} of them, float here, are dynamic-range quantized in {member}.tflite")
     if wide:
         lacking.append(f"nodes with 16-bit activations in {member}.tflite, which have 8 bits here: {wide}")
+    if apart:
+        lacking.append(f"ops that are float here and in integers in {member}.tflite: {', '.join(apart)}")
     late = sorted(set(recipe.repairs) - set(before_quantizing(recipe.repairs)))
     if late:
         lacking.append(f"{member}.tflite has repairs that this model lacks: {', '.join(late)}")

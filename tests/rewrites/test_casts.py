@@ -188,6 +188,14 @@ def test_what_is_denylisted_casts_to_float(call: Callable[[Any], Any], dtype: st
         np.testing.assert_array_equal(ours, source)
 
 
+def test_no_number_is_cut_off_in_16_bits_whatever_the_samples_had() -> None:
+    wide = casting(cast, dark=True).builder.build(Recipe(int16_nodes=frozenset({"*"})))
+    model = fb.parse(wide.content)
+    written = [model.subgraphs[0].tensors[op.outputs[0]] for op in model.subgraphs[0].operators[:2]]
+    assert [fb.TENSOR_DTYPES[tensor.type] for tensor in written] == ["int8", "int16"]
+    assert fb.scales(written[1])[0] * np.iinfo(np.int16).max > 254.0
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("io_type", ["float32", "int8", "uint8"])
 def test_a_caller_gives_the_numbers_as_before(io_type: IoType, dtype: str) -> None:
