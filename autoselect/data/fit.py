@@ -183,7 +183,7 @@ def _cast(array: np.ndarray, spec: TensorSpec, where: str) -> np.ndarray:
             f"the input's own scale. Or bring its {dtype} levels."
         )
     elif array.dtype.kind == "f" and dtype.kind in "iu" and array.size:
-        ends = np.iinfo(dtype)
+        ends = np.iinfo(dtype)  # type: ignore[type-var]  # an integer dtype, by its kind
         advice = (
             f"The model takes whole numbers from {ends.min} to {ends.max}, and these go from {array.min():.3g} to "
             f"{array.max():.3g}: bring them before they were scaled, or scale and round them."
