@@ -226,7 +226,8 @@ def _detail(tensor: fb.Tensor) -> dict[str, Any]:
     """What LiteRT's interpreter would tell of a tensor."""
     scales = np.asarray(fb.scales(tensor), dtype=np.float32)
     parameters = {"scales": scales, "zero_points": np.asarray(fb.zero_points_of(tensor), dtype=np.int32)}
-    return {"dtype": np.dtype(fb.TENSOR_DTYPES[tensor.type]), "quantization_parameters": parameters}
+    dtype = np.dtype(fb.TENSOR_DTYPES[tensor.type])
+    return {"name": fb.tensor_name(tensor), "dtype": dtype, "quantization_parameters": parameters}
 
 
 # ------------------------------------------------------------------------------------------ the CPU's pieces
