@@ -219,7 +219,7 @@ def inputs_of(step: Step, steps: Mapping[str, Step]) -> dict[str, str]:
 
 
 def _as_before(inputs: Mapping[str, str]) -> dict[str, str]:
-    """What inputs were before changes that left all results as they were."""
+    """A copy of what a step depends on, with numbers and digests of before the changes of ``equal.toml``."""
     equal, found = equal_inputs(EQUAL), dict[str, str]()
     for name, value in inputs.items():
         found[name] = value

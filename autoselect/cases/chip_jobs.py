@@ -103,17 +103,13 @@ class Emulated:
         is_noise = self.lost <= 2.0 * self.lost_noise  # NaN is no noise.
         return self.low > 0.0 or self.high < 0.0 or (self.lost > allowed_drop and not is_noise)
 
-    def breaks(self, allowed_drop: float) -> bool:
-        """Whether the chip loses more against float than is allowed, with a confidence of 95 %.
+    @property
+    def drop_low(self) -> float | None:
+        """What the chip loses at least against float, with a confidence of 95 %; None if no bound is known.
 
-        A lower bound on the loss is taken to lie as far below the loss as the upper one lies above it; with an
-        evaluator that returns one number there is none, and a loss of twice what is allowed counts.
+        It is taken to lie as far below the loss as the upper bound lies above it.
         """
-        return (
-            (self.drop > 2.0 * allowed_drop)
-            if math.isnan(self.bound)
-            else (2.0 * self.drop - self.bound > allowed_drop)
-        )
+        return None if math.isnan(self.bound) else 2.0 * self.drop - self.bound
 
 
 def look(root: Path, recipe_json: str, states: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.domain.graph import Op
 from autoselect.domain.units import MOVERS
 from autoselect.isolation.worker import kept
 from autoselect.runs.files import write_bytes
@@ -153,18 +154,22 @@ def _held(model: fb.Model) -> tuple[dict[str, Range], dict[str, Range]]:
     graph, tensors = reader.read_graph(model), model.subgraphs[0].tensors
     writers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
     read = {tensor for op in graph.ops if op.op_type != "CAST" for tensor in op.inputs}
-    cast = {op.inputs[0]: op.outputs[0] for op in graph.ops if op.op_type == "CAST"}
+    cast = {_moved_from(op.inputs[0], writers): op.outputs[0] for op in graph.ops if op.op_type == "CAST"}
     inputs, outputs = dict[str, Range](), dict[str, Range]()
     for index, spec in zip(graph.inputs, reader.input_specs(model), strict=True):
-        is_float, is_picture = (str(spec.dtype) in dtypes for dtypes in (("float32",), ("uint8", "int8")))
-        held = range_of(tensors[cast.get(index, index) if is_picture else index])
-        if held is not None and ((is_float and index in read) or is_picture):
+        is_whole = str(spec.dtype) in ("uint8", "int8")
+        source = cast.get(index) if is_whole else index if str(spec.dtype) == "float32" and index in read else None
+        if source is not None and (held := range_of(tensors[source])) is not None:
             inputs[spec.key] = _with_zero(held)
     for index, spec in zip(graph.outputs, reader.output_specs(model), strict=True):
-        source = index
-        while source in writers and writers[source].op_type in MOVERS:
-            source = writers[source].inputs[0]
-        held, op = range_of(tensors[index]), writers.get(source)
+        held, op = range_of(tensors[index]), writers.get(_moved_from(index, writers))
         if held is not None and op is not None and op.op_type not in FIXED_SCALE_OPS and str(spec.dtype) == "float32":
             outputs[spec.key] = _with_zero(held)
     return inputs, outputs
+
+
+def _moved_from(tensor: int, writers: Mapping[int, Op]) -> int:
+    """The tensor that ops only move the values of, up to this one."""
+    while tensor in writers and writers[tensor].op_type in MOVERS:
+        tensor = writers[tensor].inputs[0]
+    return tensor

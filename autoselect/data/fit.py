@@ -182,7 +182,7 @@ def _cast(array: np.ndarray, spec: TensorSpec, where: str) -> np.ndarray:
             "The input is quantized: pass the float model as reference (--reference), and the samples are quantized by "
             f"the input's own scale. Or bring its {dtype} levels."
         )
-    elif array.dtype.kind == "f" and dtype.kind in "iu" and array.size:
+    elif array.dtype.kind == "f" and dtype.kind in "iu" and not np.array_equal(array, np.rint(array)):
         ends = np.iinfo(dtype)  # type: ignore[type-var]  # an integer dtype, by its kind
         advice = (
             f"The model takes whole numbers from {ends.min} to {ends.max}, and these go from {array.min():.3g} to "

@@ -22,7 +22,7 @@ COMPOSED: Mapping[str, tuple[str, ...]] = {
 """Op types without a right 16-bit form in LiteRT or the quantizer, and what each is made of where it has 16 bits."""
 
 STOOD_FOR: Mapping[str, str] = {"CAST": "QUANTIZE"}
-"""Op types that have no integer form, and the type of op that is in their place in integers."""
+"""Op types without an integer kernel, and the op type that has their place in an integer model."""
 
 STATES: Mapping[str, tuple[str, ...]] = {
     "drq": (OpKind.HYBRID.value,),

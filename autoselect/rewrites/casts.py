@@ -1,7 +1,8 @@
-"""Keeps the CAST of 8-bit numbers to float in integers: a QUANTIZE does it, since these numbers count in steps of 1.
+"""Replaces a CAST from 8-bit numbers, ``uint8`` or ``int8`` without a scale, to float by a QUANTIZE, in integers.
 
-TensorFlow's quantizer leaves such a CAST in float, and quantizes what it writes: the first op of a model that takes a
-picture as ``uint8`` is then a float one in every candidate. With steps of 1 behind it, too, nothing is rounded.
+TensorFlow's quantizer leaves such a CAST in float, and puts a QUANTIZE after it. So the first op of a model that takes
+a picture as ``uint8`` would be a float one in every candidate. A QUANTIZE alone does the work of both if the CAST's
+input has a scale of 1 and a zero point of 0. If its output has a scale of 1, too, it rounds nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
 
 _ENDS = {schema.TensorType.UINT8: (0.0, 255.0), schema.TensorType.INT8: (-128.0, 127.0)}
-"""The least and the largest number of what LiteRT's QUANTIZE turns into int8 of any scale."""
+"""The least and the largest number of each type that LiteRT's QUANTIZE turns into int8 of any scale."""
 _MOVING = MOVERS | {"CONCATENATION", "PACK"}
-"""Ops that write 8-bit numbers that they read, if all of these have one scale."""
+"""Ops that pass on the 8-bit numbers that they read, if all their tensors have one scale."""
 
 
 def _reaching(model: fb.Model) -> list[tuple[fb.Tensor, ranges.Range]]:
-    """What CASTs of 8-bit numbers write, and how far these numbers reach."""
+    """The tensors that CASTs of 8-bit numbers write, each with the least and the largest number of the CAST's input."""
     tensors = model.subgraphs[0].tensors
     casts = (op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "CAST")
     pairs = ((tensors[op.outputs[0]], _ENDS.get(tensors[op.inputs[0]].type)) for op in casts)
@@ -37,18 +38,21 @@ def _reach(model: fb.Model) -> list[tuple[fb.Tensor, ranges.Range]]:
 
 
 CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_reaching(model)), deed=_reach)
-"""Of a calibrated model: its scale is then 1 there, whatever numbers the samples had."""
+"""It gives the output of each CAST in a calibrated model the range of the type that the CAST reads. So the quantizer
+gives that output a scale of 1, whatever numbers the calibration samples had."""
 
 
 def write_integers(model: fb.Model, places: Mapping[int, int]) -> dict[int, int]:
-    """Replace each CAST of 8-bit numbers, and the QUANTIZE behind it, by one QUANTIZE, in place.
+    """Replace each CAST of 8-bit numbers, and the QUANTIZE that alone reads its output, by one QUANTIZE, in place.
+
+    The CAST's input, and the tensors that its numbers are moved from or to, get a scale of 1 and a zero point of 0.
 
     Args:
-        model: An integer build of TensorFlow's quantizer.
-        places: For each op of the float model the place of its twin.
+        model: What TensorFlow's quantizer made of the float model; it is changed.
+        places: For each op of the float model the index of its twin in ``model``.
 
     Returns:
-        The places now.
+        ``places`` after the change.
     """
     view = GraphView(model)
     twins = {index: view.graph.operators[place] for index, place in places.items()}
@@ -78,10 +82,10 @@ def _rounded(view: GraphView, op: fb.Operator) -> int | None:
 
 
 def _joined(view: GraphView, source: int, casts: Collection[int]) -> list[int]:
-    """The tensors that 8-bit numbers are moved through, to and from one of them: of one scale, they mean the same.
+    """The source, and all tensors that ops of :data:`_MOVING` join to it; all of them must have one scale.
 
-    Empty if another op than these casts and ops that move numbers reads or writes any, if it has a scale, or is a
-    constant or an output: who knew no scale would see one.
+    Empty if one of these tensors has a scale already, is a constant or an output of the model, or if an op reads or
+    writes it that is neither of :data:`_MOVING` nor one of the casts, whose ids are given.
     """
     found, given = [source], {*fb.indices(view.graph.inputs)}
     for tensor in found:
@@ -103,15 +107,15 @@ def _moves(view: GraphView, op: fb.Operator) -> bool:
 
 
 def take_scales(model: fb.Model, places: Mapping[int, int], integer: fb.Model, its_places: Mapping[int, int]) -> None:
-    """Give 8-bit numbers of another build the scales that :func:`write_integers` gave them, in place.
+    """Copy the scales that :func:`write_integers` gave to 8-bit tensors from the integer build to another, in place.
 
-    They then have one form in all builds.
+    So a tensor that holds such numbers has the same type and scale in both builds. No op changes.
 
     Args:
-        model: The other build.
-        places: For each op of the float model the place of its twin there.
+        model: The other build; it is changed.
+        places: For each op of the float model the index of its twin in ``model``.
         integer: The integer build.
-        its_places: Likewise there.
+        its_places: For each op of the float model the index of its twin in ``integer``.
     """
     graph, theirs = model.subgraphs[0], integer.subgraphs[0]
     for index in places.keys() & its_places.keys():

@@ -78,13 +78,14 @@ def test_values_beyond_what_calibration_saw_are_warned_of_once(reviewed: Reviewe
     reviewed("values beyond what calibration saw", message, measured=True)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_pictures_that_were_not_scaled_for_calibration_are_told(tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "is_moved"), [("uint8", False), ("int8", False), ("uint8", True)])
+def test_pictures_that_were_not_scaled_for_calibration_are_told(tmp_path: Path, dtype: str, is_moved: bool) -> None:
     """Pictures of 0 and 1 in 8 bits, as one gets of a picture from 0 to 1."""
     spec, rng = zoo.tf().TensorSpec((1, 8), dtype, name="x0"), np.random.default_rng(0)
 
     def call(x: Any) -> Any:
-        return zoo.tf().tanh(zoo.tf().cast(x, "float32") @ zoo.weights(8, 4))
+        moved = zoo.tf().reshape(x, (8, 1)) if is_moved else x
+        return zoo.tf().tanh(zoo.tf().reshape(zoo.tf().cast(moved, "float32"), (1, 8)) @ zoo.weights(8, 4))
 
     content = zoo.Source(zoo.tf().function(call, autograph=False).get_concrete_function(spec), ()).float_model
     dark, bright = (list(rng.integers(0, most, (20, 1, 8)).astype(dtype)) for most in (2, 120))

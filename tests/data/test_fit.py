@@ -111,6 +111,7 @@ REFUSED = {
     "integers for floats": (A.astype(np.uint8), [IMAGE], "got uint8. Convert and normalise"),
     "bools for floats": (A > 1, [IMAGE], "got bool. Convert and normalise"),
     "floats for integers": ([[1.0, 2.0]], [TOKENS], "expected dtype int32, got float64"),
+    "fractions for integers": ([[0.5, 1.0]], [TOKENS], "0.5 to 1:"),
     "floats for levels": ([[1.0, 2.0]], [LEVELS], "got float64. The input is quantized: pass the float model as ref"),
     "integers out of range": ([[1, 2**31]], [TOKENS], "got 1 to 2147483648"),
     "nan": (NAN, [IMAGE], "got 1 NaN or infinite of 6"),

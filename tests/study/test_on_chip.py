@@ -66,7 +66,8 @@ def test_a_score_is_another_by_more_than_noise_or_by_what_is_not_allowed(seen: E
 def test_the_limit_is_broken_on_the_chip_if_few_samples_cannot_explain_it(
     drop: float, bound: float, breaks: bool
 ) -> None:
-    assert replace(SAME, drop=drop, bound=bound).breaks(allowed_drop=0.01) is breaks
+    rule, seen = replace(fronts.YARDSTICK, allowed_drop=0.01).rule, replace(SAME, drop=drop, bound=bound)
+    assert rule.is_contradicted(seen.drop, seen.drop_low) is breaks
 
 
 def found(**emulated: Emulated) -> on_chip.OnChip:

@@ -60,8 +60,8 @@ class _Choice:
         picks: Ids by name.
         confidence: How sure the recommended one is.
         chips: What was found on chips.
-        contradicted: Ids of all members that held-out samples contradict, and of those that break the limit on a chip,
-            if the samples contradict the member that the search samples recommend; else empty.
+        contradicted: Ids of the members that are not to be recommended: if held-out samples contradict the recommended
+            member, all members that they contradict, and all that lose more on a chip than is allowed; else empty.
         passed_over: The contradicted members that the rule prefers to the recommended one, the most preferred first.
     """
 
@@ -233,7 +233,7 @@ class Finish:
         contradict all members, they say nothing new.
         """
         by_samples, confidence = self._contradicted(choice.judged, heldout), choice.confidence
-        contradicted = by_samples.union(*(chip.ruined for chip in choice.chips))  # The samples ran on the CPU.
+        contradicted = by_samples | self._ruined(choice.chips)  # The samples ran on the CPU.
         sound = [r for r in choice.judged if r.id not in contradicted]
         is_told = (
             confidence is not None and confidence.unknown is None and confidence.expected > self.yardstick.allowed_drop
@@ -260,6 +260,11 @@ class Finish:
             for id_, own in measured.items()
             if own is not None and own.drop is not None and rule.is_contradicted(own.drop, own.drop_low)
         }
+
+    def _ruined(self, chips: Sequence[on_chip.OnChip]) -> set[str]:
+        """Ids of the members that score otherwise on a chip than on the CPU, and break the limit there."""
+        rule, seen = self.yardstick.rule, [pair for chip in chips for pair in chip.unlike_cpu.items()]
+        return {id_ for id_, found in seen if rule.is_contradicted(found.drop, found.drop_low)}
 
     def _doubted(self, choice: _Choice) -> Scores | None:
         """What would be recommended if the score of a model that is far from float counted."""

@@ -58,11 +58,6 @@ class OnChip:
         """The members that score otherwise on the chip than on the CPU, by id."""
         return {key: reply for key, reply in self.emulated.items() if reply.differs(self.allowed_drop)}
 
-    @property
-    def ruined(self) -> set[str]:
-        """Ids of those of them that lose more on the chip than is allowed, with a confidence of 95 %."""
-        return {key for key, reply in self.unlike_cpu.items() if reply.breaks(self.allowed_drop)}
-
     def summary(self) -> dict[str, Any]:
         """The results as plain values, for ``summary.json``."""
         return {
