@@ -105,11 +105,21 @@ def build_each(root: Path, recipes_json: Sequence[str]) -> list[BuildReply | Non
     return replies
 
 
-def describe_float(root: Path) -> BuildReply:
-    """Size and fragmentation of the float model."""
+def describe_float(root: Path, *, is_prepared: bool = False) -> BuildReply:
+    """Size and fragmentation of the float model.
+
+    Args:
+        root: The case.
+        is_prepared: Whether candidates are made in the case. If a chip's compiler cuts models into pieces, the
+            fragmentation is then that of the float model as candidates have its ops. Ops that are folded in all of
+            them, such as those of a free batch, may cut the model as it came into dozens of pieces.
+    """
     case = open_case(root)
     content = case.files.float_model.read_bytes()
-    graph = read_for(content, case.target, case.scoring.compiling)
+    if is_prepared and case.target.asks_compiler:
+        graph = case.builder.build(Recipe(denylisted_nodes=frozenset({"*"}), fallback="float")).graph
+    else:
+        graph = read_for(content, case.target, case.scoring.compiling)
     return BuildReply(
         sha256=FLOAT,
         size_bytes=len(content),

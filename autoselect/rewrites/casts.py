@@ -1,51 +1,172 @@
-"""Replaces a CAST from 8-bit numbers, ``uint8`` or ``int8`` without a scale, to float by a QUANTIZE, in integers.
+"""CASTs of 8-bit numbers, ``uint8`` or ``int8`` without a scale, to float: in front of what moves them, in integers.
 
 TensorFlow's quantizer leaves such a CAST in float, and puts a QUANTIZE after it. So the first op of a model that takes
 a picture as ``uint8`` would be a float one in every candidate. A QUANTIZE alone does the work of both if the CAST's
 input has a scale of 1 and a zero point of 0. If its output has a scale of 1, too, it rounds nothing.
+
+An op that only moves numbers writes the same values before a CAST and behind it. Behind it, the numbers have a scale in
+the integer model, as all values have: more runtimes move those than numbers without one, and constants may lie beside
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from copy import copy
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.units import MOVERS
-from autoselect.rewrites.rewriting import GraphView, Rewrite
+from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops
 from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
 
 _ENDS = {schema.TensorType.UINT8: (0.0, 255.0), schema.TensorType.INT8: (-128.0, 127.0)}
 """The least and the largest number of each type that LiteRT's QUANTIZE turns into int8 of any scale."""
 _MOVING = MOVERS | {"CONCATENATION", "PACK"}
-"""Ops that pass on the 8-bit numbers that they read, if all their tensors have one scale."""
+"""Ops that write numbers that they read, as they are."""
 
 
-def _reaching(model: fb.Model) -> list[tuple[fb.Tensor, ranges.Range]]:
-    """The tensors that CASTs of 8-bit numbers write, each with the least and the largest number of the CAST's input."""
-    tensors = model.subgraphs[0].tensors
-    casts = (op for op in model.subgraphs[0].operators if fb.op_type(model, op) == "CAST")
-    pairs = ((tensors[op.outputs[0]], _ENDS.get(tensors[op.inputs[0]].type)) for op in casts)
-    return [(written, ends) for written, ends in pairs if ends is not None and ranges.range_of(written) is not None]
+def _bring_forward(model: fb.Model) -> list[fb.Operator]:
+    """Bring CASTs in front of the ops that move what they read, in place.
+
+    Returns:
+        The ops that move float values now, the last one first.
+    """
+    view = GraphView(model)
+    moving = []
+    for op in reversed([*view.graph.operators]):
+        if _moves(view, op) and all(_is_cast_alone(view, i) for i in fb.indices(op.outputs)):
+            _swap(view, op)
+            moving.append(op)
+    return moving
 
 
-def _reach(model: fb.Model) -> list[tuple[fb.Tensor, ranges.Range]]:
-    for written, ends in (reaching := _reaching(model)):
-        ranges.set_range(written, *ends)
-    return reaching
+def _moves(view: GraphView, op: fb.Operator) -> bool:
+    """Whether an op writes numbers that it reads, as they are."""
+    clamps = getattr(op.builtinOptions, "fusedActivationFunction", schema.ActivationFunctionType.NONE)
+    return view.type_of(op) in _MOVING and clamps == schema.ActivationFunctionType.NONE
 
 
-CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_reaching(model)), deed=_reach)
-"""It gives the output of each CAST in a calibrated model the range of the type that the CAST reads. So the quantizer
-gives that output a scale of 1, whatever numbers the calibration samples had."""
+def _is_cast_alone(view: GraphView, index: int) -> bool:
+    """Whether a tensor holds 8-bit numbers that one CAST to float reads, and nobody else."""
+    reader = view.sole_reader(index)
+    return _has_numbers(view.tensor(index)) and reader is not None and _is_cast(view, reader)
+
+
+def _has_numbers(tensor: fb.Tensor) -> bool:
+    return tensor.type in _ENDS and not fb.scales(tensor) and not tensor.isVariable
+
+
+def _is_cast(view: GraphView, op: fb.Operator) -> bool:
+    """Whether an op is a CAST of 8-bit numbers to float."""
+    is_to_float = view.tensor(op.outputs[0]).type == schema.TensorType.FLOAT32
+    return view.type_of(op) == "CAST" and is_to_float and _has_numbers(view.tensor(op.inputs[0]))
+
+
+def _swap(view: GraphView, op: fb.Operator) -> None:
+    """Let an op write what the CASTs of its outputs write, and cast what it reads."""
+    casts = [view.readers(i)[0] for i in fb.indices(op.outputs)]
+    op.outputs = np.array([cast.outputs[0] for cast in casts], np.int32)
+    view.replace(casts)
+    op.inputs = np.array([_in_float(view, i, casts[0]) for i in fb.indices(op.inputs)], np.int32)
+    view.replace([op], [op])
+
+
+def _in_float(view: GraphView, index: int, like: fb.Operator) -> int:
+    """The float tensor with the numbers of a tensor: a constant, or what a CAST ``like`` another writes.
+
+    The tensor itself if it has no 8-bit numbers.
+    """
+    if index < 0 or not _has_numbers(tensor := view.tensor(index)):
+        return index
+    name = f"{fb.tensor_name(tensor)}/cast"
+    if fb.is_constant(view.model, tensor):
+        return editing.add_constant(view.model, name, fb.constant_values(view.model, tensor).astype(np.float32))
+    cast = next((reader for reader in view.readers(index) if _is_cast(view, reader)), None)
+    if cast is None:
+        twin = copy(tensor)
+        twin.name, twin.type = name.encode(), schema.TensorType.FLOAT32
+        view.graph.tensors.append(twin)
+        cast = copy(like)
+        cast.inputs, cast.outputs = (np.array([i], np.int32) for i in (index, len(view.graph.tensors) - 1))
+    else:
+        view.replace([cast])
+    before = view.writer(index)
+    first = view.graph.operators[0]
+    view.replace([before or first], [cast, first] if before is None else [before, cast])
+    return int(cast.outputs[0])
+
+
+CASTS_FIRST = Rewrite(name="casts before moves", applies=has_ops("CAST"), deed=_bring_forward)
+
+
+def _of_inputs(model: fb.Model) -> dict[int, fb.Operator]:
+    """The CASTs that alone read an 8-bit input of a calibrated model, by the input's place; no output is among them."""
+    view = GraphView(model)
+    casts = {}
+    for place, index in enumerate(fb.indices(view.graph.inputs)):
+        readers = view.readers(index)
+        if len(readers) == 1 and _is_cast(view, readers[0]) and not view.is_output(index):
+            written = int(readers[0].outputs[0])
+            if not view.is_output(written) and ranges.range_of(view.tensor(written)) is not None:
+                casts[place] = readers[0]
+    return casts
+
+
+def _leave_out(model: fb.Model) -> list[fb.Operator]:
+    view, casts = GraphView(model), _of_inputs(model)
+    inputs = [*fb.indices(view.graph.inputs)]
+    for place, cast in casts.items():
+        written = int(cast.outputs[0])
+        ranges.set_range(view.tensor(written), *_ENDS[view.tensor(inputs[place]).type])
+        _reconnect(model, inputs[place], written)
+        inputs[place] = written
+    view.graph.inputs = np.array(inputs, np.int32)
+    view.replace([*casts.values()])
+    editing.order_operator_codes(model)
+    return [*casts.values()]
+
+
+def _reconnect(model: fb.Model, old: int, new: int) -> None:
+    """Let signatures name another tensor as an input."""
+    for signature in model.signatureDefs or []:
+        for entry in signature.inputs or []:
+            if (signature.subgraphIndex or 0) == 0 and int(entry.tensorIndex) == old:
+                entry.tensorIndex = new
+
+
+CASTS_LEFT_OUT = Rewrite(
+    name="casts of inputs left out", applies=lambda model: bool(_of_inputs(model)), deed=_leave_out
+)
+"""The quantizer makes more of a model that takes float values than of one that casts them. Their range is that of the
+8-bit type, whatever the calibration samples had, so that the quantizer gives them a scale of 1."""
+
+
+def put_back(model: fb.Model, calibrated: fb.Model) -> None:
+    """Put the CASTs that :data:`CASTS_LEFT_OUT` took from the calibrated model into a quantized one, in place."""
+    view, source = GraphView(model), GraphView(calibrated)
+    inputs = [*fb.indices(view.graph.inputs)]
+    for place, given in _of_inputs(calibrated).items():
+        written, read = (source.tensor(int(row[0])) for row in (given.outputs, given.inputs))
+        view.tensor(inputs[place]).name = written.name
+        view.graph.tensors.append(numbers := copy(read))
+        numbers.buffer = 0
+        cast = copy(given)
+        cast.inputs, cast.outputs = (np.array([i], np.int32) for i in (len(view.graph.tensors) - 1, inputs[place]))
+        model.operatorCodes.append(copy(calibrated.operatorCodes[given.opcodeIndex]))
+        cast.opcodeIndex = len(model.operatorCodes) - 1
+        _reconnect(model, inputs[place], int(cast.inputs[0]))
+        inputs[place] = int(cast.inputs[0])
+        view.graph.operators.insert(0, cast)
+    view.graph.inputs = np.array(inputs, np.int32)
 
 
 def write_integers(model: fb.Model, places: Mapping[int, int]) -> dict[int, int]:
-    """Replace each CAST of 8-bit numbers, and the QUANTIZE that alone reads its output, by one QUANTIZE, in place.
+    """Replace each CAST of an 8-bit input, and the QUANTIZE that alone reads its output, by one QUANTIZE, in place.
 
-    The CAST's input, and the tensors that its numbers are moved from or to, get a scale of 1 and a zero point of 0.
+    The input gets a scale of 1 and a zero point of 0.
 
     Args:
         model: What TensorFlow's quantizer made of the float model; it is changed.
@@ -58,14 +179,13 @@ def write_integers(model: fb.Model, places: Mapping[int, int]) -> dict[int, int]
     twins = {index: view.graph.operators[place] for index, place in places.items()}
     ends = {index: end for index, op in twins.items() if (end := _rounded(view, op)) is not None}
     casts = {id(twins[index]) for index in ends}
-    chains = {index: _joined(view, int(twins[index].inputs[0]), casts) for index in ends}
-    for index, numbers in chains.items():
+    numbers = {i for i in fb.indices(view.graph.inputs) if all(id(op) in casts for op in view.readers(i))}
+    for index, end in ends.items():
         cast, source = twins[index], int(twins[index].inputs[0])
-        for number in numbers:
-            view.tensor(number).quantization = editing.symmetric(np.ones(1, np.float32))
-        if numbers:
+        if source in numbers and not view.is_output(source):
+            view.tensor(source).quantization = editing.symmetric(np.ones(1, np.float32))
             model.operatorCodes.append(editing.conversion_code("QUANTIZE", ()))
-            twins[index] = editing.conversion_op(len(model.operatorCodes) - 1, source, ends[index])
+            twins[index] = editing.conversion_op(len(model.operatorCodes) - 1, source, end)
             view.replace([cast, *view.readers(int(cast.outputs[0]))], [twins[index]])
     at = {id(op): place for place, op in enumerate(view.graph.operators)}
     return {index: at[id(op)] for index, op in twins.items()}
@@ -73,7 +193,7 @@ def write_integers(model: fb.Model, places: Mapping[int, int]) -> dict[int, int]
 
 def _rounded(view: GraphView, op: fb.Operator) -> int | None:
     """The int8 tensor that a CAST of 8-bit numbers is quantized to, if nobody reads what it writes otherwise."""
-    if view.type_of(op) != "CAST" or view.tensor(op.inputs[0]).type not in _ENDS or view.is_output(int(op.outputs[0])):
+    if not _is_cast(view, op) or view.is_output(int(op.outputs[0])):
         return None
     readers = view.readers(int(op.outputs[0]))
     ends = [int(reader.outputs[0]) for reader in readers if view.type_of(reader) == "QUANTIZE"]
@@ -81,47 +201,13 @@ def _rounded(view: GraphView, op: fb.Operator) -> int | None:
     return ends[0] if is_alone else None
 
 
-def _joined(view: GraphView, source: int, casts: Collection[int]) -> list[int]:
-    """The source, and all tensors that ops of :data:`_MOVING` join to it; all of them must have one scale.
+def take_scales(model: fb.Model, integer: fb.Model) -> None:
+    """Copy the scales that :func:`write_integers` gave to inputs of the integer build to another build, in place.
 
-    Empty if one of these tensors has a scale already, is a constant or an output of the model, or if an op reads or
-    writes it that is neither of :data:`_MOVING` nor one of the casts, whose ids are given.
-    """
-    found, given = [source], {*fb.indices(view.graph.inputs)}
-    for tensor in found:
-        writer = view.writer(tensor)
-        ops = [*view.readers(tensor), *([] if writer is None else [writer])]
-        is_free = (writer is not None or tensor in given) and not view.is_output(tensor)
-        others = [op for op in ops if id(op) not in casts]
-        if not is_free or fb.scales(view.tensor(tensor)) or not all(_moves(view, op) for op in others):
-            return []
-        near = {i for op in others for i in (*fb.indices(op.inputs), *fb.indices(op.outputs)) if i >= 0}
-        found += sorted(i for i in near - {*found} if view.tensor(i).type in _ENDS)
-    return found
-
-
-def _moves(view: GraphView, op: fb.Operator) -> bool:
-    """Whether an op writes numbers that it reads, as they are."""
-    clamps = getattr(op.builtinOptions, "fusedActivationFunction", schema.ActivationFunctionType.NONE)
-    return view.type_of(op) in _MOVING and clamps == schema.ActivationFunctionType.NONE
-
-
-def take_scales(model: fb.Model, places: Mapping[int, int], integer: fb.Model, its_places: Mapping[int, int]) -> None:
-    """Copy the scales that :func:`write_integers` gave to 8-bit tensors from the integer build to another, in place.
-
-    So a tensor that holds such numbers has the same type and scale in both builds. No op changes.
-
-    Args:
-        model: The other build; it is changed.
-        places: For each op of the float model the index of its twin in ``model``.
-        integer: The integer build.
-        its_places: For each op of the float model the index of its twin in ``integer``.
+    So an input has the same type and scale in both builds. No op changes.
     """
     graph, theirs = model.subgraphs[0], integer.subgraphs[0]
-    for index in places.keys() & its_places.keys():
-        ops = graph.operators[places[index]], theirs.operators[its_places[index]]
-        rows = ([*fb.indices(op.inputs), *fb.indices(op.outputs)] for op in ops)
-        for ours, other in zip(*rows, strict=False):
-            tensor, twin = graph.tensors[ours], theirs.tensors[other]
-            if tensor.type == twin.type and tensor.type in _ENDS and fb.scales(twin) and not fb.scales(tensor):
-                tensor.quantization = twin.quantization
+    for ours, other in zip(graph.inputs, theirs.inputs, strict=True):
+        tensor, twin = graph.tensors[ours], theirs.tensors[other]
+        if tensor.type == twin.type and tensor.type in _ENDS:
+            tensor.quantization = twin.quantization

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from autoselect.rewrites.casts import CASTS_FIRST
 from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
@@ -346,5 +347,5 @@ DILATED = Rewrite(name="convolutions dilated", applies=has_ops("SPACE_TO_BATCH_N
 NARROWED = Rewrite(name="indices in 32 bits", applies=has_ops(*_INDEXED), deed=_narrow)
 
 NORMALISED_ALIKE = (Rewrite(name="ranges forgotten", deed=_forget_ranges), RESPELLED)
-NORMALISED = (*NORMALISED_ALIKE, DILATED, NARROWED)
+NORMALISED = (CASTS_FIRST, *NORMALISED_ALIKE, DILATED, NARROWED)
 """What happens to a float model before the quantizer folds and merges it; the former is all that it may need."""

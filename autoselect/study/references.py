@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from autoselect.cases import build_jobs, chip_jobs, clipping_jobs, evidence_jobs, score_jobs
@@ -148,7 +149,7 @@ def float_reference(case: Case, pool: Workers, settings: Settled, listener: List
         scored = pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
         if looking is not None:
             result_of(looking)
-        described = pool.call(build_jobs.describe_float, case.files.root)
+        described = pool.call(partial(build_jobs.describe_float, is_prepared=True), case.files.root)
     except TargetRefusal as exc:
         raise PreparationError(f"No form of this model runs on the target. {exc}") from exc
     except TrialError as exc:

@@ -190,3 +190,33 @@ def test_the_unit_of_each_of_several_chips_is_what_its_best_whole_model_costs(tm
     )
     wholes = run.trials[run.trials["origin"].isin(["baseline:fiq", "baseline:float"])]
     assert wholes["penalty"].min() == pytest.approx(1.0)
+
+
+def test_the_unit_of_prices_is_float_without_the_ops_that_are_folded_in_all_candidates(tmp_path: Path) -> None:
+    def call(x: Any) -> Any:
+        tf = zoo.tf()
+        for place in range(4):
+            sizes = tf.shape(x)
+            x = tf.reshape(x, tf.stack([tf.reduce_prod(sizes[:2]), 8])) @ zoo.weights(8, 8, seed=place)
+            x = tf.reshape(tf.nn.relu(x), tf.stack([sizes[0], 8, 8]))
+        return x
+
+    model = tmp_path / "model.tflite"
+    model.write_bytes(zoo.from_function(call, (None, 8, 8)).float_model)
+    rows = [{"x0": row} for row in np.random.default_rng(0).normal(size=(12, 1, 8, 8)).astype(np.float32)]
+    run = autoselect.search(
+        model,
+        calibration=rows[:6],
+        evaluation=rows[6:],
+        metric="sqnr_db",
+        target=TARGET,
+        trials=4,
+        early_exit=False,
+        emulation="none",
+        output=tmp_path / "run",
+    )
+    made = run.trials.set_index("origin")["penalty"]["baseline:float"]
+    assert run.summary["references"]["float"]["penalty"] == pytest.approx(made)
+    (chip,) = (autoselect.inspect(model, target=TARGET).target or {})["chips"]
+    assert chip["partitions"] > 1
+    assert run.what_if("recommended", target="qualcomm-sm8650").penalty > 0

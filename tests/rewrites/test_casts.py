@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from ai_edge_litert.interpreter import Interpreter
 
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import IoType, Recipe
@@ -109,9 +110,9 @@ def turned(x: Any) -> Any:
     return tf.transpose(x, (0, 2, 1, 3))
 
 
-MOVES = [turned, pieces, stacked, mirrored, unstacked]
-OTHERS = [with_a_constant, framed]
-"""These write other numbers beside; TensorFlow has the second one for ``uint8`` alone."""
+MOVES = [turned, pieces, stacked, mirrored, unstacked, with_a_constant]
+CALLS = [*itertools.product([cast, cast_and_read_twice, *map(moved, MOVES)], DTYPES), (moved(framed), "uint8")]
+"""TensorFlow has the last one for ``uint8`` alone."""
 
 
 def also_read_as_bytes(x: Any) -> Any:
@@ -149,8 +150,7 @@ def outputs_of(content: bytes, x: np.ndarray) -> list[np.ndarray]:
     return list(Runner(content)({"x0": x}).values())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("call", [cast, cast_and_read_twice, *map(moved, MOVES)])
+@pytest.mark.parametrize(("call", "dtype"), CALLS)
 def test_all_ops_are_integer(call: Callable[[Any], Any], dtype: str) -> None:
     prepared = casting(call, dtype)
     ours, wide = Recipe(io_type="int8"), Recipe(io_type="int8", int16_nodes=frozenset({"*"}))
@@ -175,10 +175,7 @@ def test_no_number_is_rounded_whatever_the_samples_had(dtype: str) -> None:
         assert [fb.scales(tensor) for tensor in ends] == [(1.0,), (1.0,)]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "call"),
-    [*itertools.product(DTYPES, [cast, *map(moved, MOVES)]), *(("uint8", moved(move)) for move in OTHERS)],
-)
+@pytest.mark.parametrize(("call", "dtype"), CALLS)
 def test_what_is_denylisted_casts_to_float(call: Callable[[Any], Any], dtype: str) -> None:
     prepared = casting(call, dtype)
     built = prepared.builder.build(IN_FLOAT)
@@ -186,6 +183,25 @@ def test_what_is_denylisted_casts_to_float(call: Callable[[Any], Any], dtype: st
     float_model = prepared.calibrated.content
     for ours, source in zip(*(outputs(c, numbers(dtype)) for c in (built.content, float_model)), strict=True):
         np.testing.assert_array_equal(ours, source)
+
+
+@pytest.mark.parametrize("in_float", [False, True])
+@pytest.mark.parametrize(("call", "dtype"), [pair for pair in CALLS if pair[1] == "uint8"])
+def test_tflite_micro_runs_all_but_a_float_cast(call: Callable[[Any], Any], dtype: str, *, in_float: bool) -> None:
+    runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    prepared = casting(call, dtype)
+    others = frozenset(node.name for node in prepared.nodes if in_float and node.op_type != "CAST")
+    built = prepared.builder.build(Recipe(denylisted_nodes=others, fallback="float", io_type="int8")).content
+    theirs, ours = runtime.Interpreter.from_bytes(built, arena_size=1 << 20), Interpreter(model_content=built)
+    ours.allocate_tensors()
+    for [x] in numbers(dtype):
+        theirs.set_input(x, 0)
+        theirs.invoke()
+        ours.set_tensor(ours.get_input_details()[0]["index"], x)
+        ours.invoke()
+        found = ours.get_tensor(ours.get_output_details()[0]["index"])
+        np.testing.assert_allclose(theirs.get_output(0).astype(float), found.astype(float), rtol=1e-4, atol=1)
+        assert found.std() > 0.3
 
 
 def test_no_number_is_cut_off_in_16_bits_whatever_the_samples_had() -> None:
@@ -203,7 +219,7 @@ def test_a_caller_gives_the_numbers_as_before(io_type: IoType, dtype: str) -> No
     assert [str(spec.dtype) for spec in interface.inputs] == [dtype]
 
 
-@pytest.mark.parametrize("call", [also_given_out, also_read_as_bytes, *map(moved, OTHERS)])
+@pytest.mark.parametrize("call", [also_given_out, also_read_as_bytes])
 def test_numbers_that_are_read_or_made_otherwise_are_cast(call: Callable[[Any], Any]) -> None:
     prepared = casting(call)
     assert "CAST" not in {node.op_type for node in prepared.nodes}

@@ -95,7 +95,7 @@ def make_wholes(kit: RepairKit, recipe: Recipe) -> Wholes:
         integer=built(passes.INTEGER, *_integer(kit, recipe)),
     )
     for whole in (wholes.in_float, wholes.hybrid):
-        casts.take_scales(whole.model, whole.places, wholes.integer.model, wholes.integer.places)
+        casts.take_scales(whole.model, wholes.integer.model)
     return wholes
 
 
@@ -111,7 +111,7 @@ def _with_int16(kit: RepairKit, recipe: Recipe, *, exact_rewrites: bool) -> Whol
         if exact_rewrites:
             int16.unclip(model)
         built = _built(kit, recipe, passes.INTEGER, model, places)
-        casts.take_scales(built.model, built.places, wholes.integer.model, wholes.integer.places)
+        casts.take_scales(built.model, wholes.integer.model)
         return replace(wholes, int16=built)
     except BuildError as refused:
         return replace(wholes, no_int16=str(refused))
@@ -157,9 +157,11 @@ def integer_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
         source = rewritten(calibrated.file, FOR_QUANTIZER)
         denied = [names.canonical_name(place) for place in without_integer_kernel(source.model)]
         built = read_integers(converter.quantize(source, denylisted=denied, recipe=plain), source.model)
-        if not places and len(reader.read_interface(built.content).outputs) == len(calibrated.names.outputs):
+        has_all_ops = not places and not casts.CASTS_LEFT_OUT.applies(calibrated.file.model)
+        if has_all_ops and len(reader.read_interface(built.content).outputs) == len(calibrated.names.outputs):
             return built.content
         model = built.taken()
+        casts.put_back(model, calibrated.file.model)
         without_stand_ins(model, places)
         names.hide_unused_outputs(model, calibrated.names)
         return fb.serialise(model)
@@ -190,6 +192,7 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
     def made() -> bytes:
         source = rewritten(calibrated.file, for_16_bits(calibrated.names))
         model = converter.quantize_to_int16(source, per_channel=recipe.per_channel).taken()
+        casts.put_back(model, calibrated.file.model)
         int16.finish(model)
         names.hide_unused_outputs(model, calibrated.names)
         return fb.serialise(model)

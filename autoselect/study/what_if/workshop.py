@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,8 @@ class Workshop:
             if is_own and "penalty" in known:
                 penalty = float(known["penalty"])
             else:
-                penalty = float(pool.call(build_jobs.describe_float, files.root).fragmentation["penalty"])
+                describe = partial(build_jobs.describe_float, is_prepared=True)
+                penalty = float(pool.call(describe, files.root).fragmentation["penalty"])
             for repairs in dict.fromkeys(map(corrected_at_once, self.settings.repairs.alternatives)):
                 key = _common(replace(self.settings.template, repairs=repairs))
                 blueprints[key] = _read_blueprint(pool, files, key, int16=SIXTEEN in self.settings.states)
