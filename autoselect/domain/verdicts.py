@@ -365,15 +365,16 @@ def _priced(graph: Graph, target: Target, placements: Sequence[Placement], segme
         crossing_bytes=crossing_bytes,
         crossing_cost=target.crossing_fixed * len(crossings) + target.crossing_per_byte * crossing_bytes,
         accelerator_cost=sum(p.cost for p in priced if p.place is Place.ACCELERATOR),
-        host_cost=sum(p.cost for p in priced if p.place is Place.HOST),
+        host_cost=sum(p.cost for p in priced if p.place in (Place.HOST, Place.NOWHERE)),
         ddr_bytes=ddr_bytes,
         piece_cost=target.piece_fixed * max(segments - 1, 0) + target.ddr_per_byte * ddr_bytes,
     )
 
 
 def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> float:
-    side = {Place.ACCELERATOR: target.accelerator, Place.HOST: target.host}.get(placement.place)
-    if side is None or placement.precision is None:
+    """The cost of an op; of one that runs nowhere what it would cost on the host, if its rule did not refuse it."""
+    side = {Place.ACCELERATOR: target.accelerator, Place.EITHER: None}.get(placement.place, target.host)
+    if side is None or placement.precision is None or placement.precision not in side.kernels:
         return 0.0
     kernels = side.kernels[placement.precision]
     elements = sum(prod(graph.tensors[t].shape) for t in op.outputs)

@@ -104,6 +104,14 @@ class Top5Accuracy(LabelMetric, MeanMetric):
         return np.array([ahead < top], dtype=np.float64)
 
 
+def _counts(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each class the hits, the samples that have its label, and those that are given it; three times (n_classes,)."""
+    y_true, y_pred = rows.astype(np.int64).T
+    size = int(rows.max()) + 1
+    hits = np.bincount(y_true[y_true == y_pred], minlength=size)
+    return hits, np.bincount(y_true, minlength=size), np.bincount(y_pred, minlength=size)
+
+
 class PairMetric(LabelMetric):
     """A metric of the true and predicted labels of all samples, from three counts a class; rows [y_true, y_pred].
 
@@ -114,10 +122,19 @@ class PairMetric(LabelMetric):
         return np.array(self._pair(outputs, target), dtype=np.float64)
 
     def _score(self, rows: np.ndarray) -> object:
-        y_true, y_pred = rows.astype(np.int64).T
-        size = int(rows.max()) + 1
-        hits = np.bincount(y_true[y_true == y_pred], minlength=size)
-        return self._of_counts(hits, np.bincount(y_true, minlength=size), np.bincount(y_pred, minlength=size))
+        return self._of_counts(*_counts(rows))
+
+    def reach(self, rows: np.ndarray) -> float | None:
+        """That of a hit in the worst class, taken for the commonest other class or for the rarest."""
+        hits, labelled, answered = _counts(rows)
+        before, worst, order = self.summarise(rows), 0.0, np.argsort(-labelled, kind="stable")
+        for place in np.flatnonzero(hits).tolist():
+            for other in {int(order[order != place][end]) for end in (0, -1) if len(order) > 1}:
+                step = np.zeros_like(hits)
+                step[place], step[other] = -1, 1
+                after = self._of_counts(np.minimum(hits, hits + step), labelled, answered + step)
+                worst = max(worst, abs(before - float(after)))  # type: ignore[arg-type]
+        return worst * len(rows) or None
 
     @abstractmethod
     def _of_counts(self, hits: np.ndarray, labelled: np.ndarray, answered: np.ndarray) -> object:

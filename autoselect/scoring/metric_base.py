@@ -166,6 +166,16 @@ class Metric(ABC):
             )
         return self.scored(reference, whose="the float model")
 
+    def reach(self, rows: np.ndarray) -> float | None:
+        """How much one sample may take from a score if it is answered otherwise, times the number of samples.
+
+        It is asked if all samples add the same to the score, so that they do not tell; None if that is unknown.
+
+        Args:
+            rows: Shape (n_samples, row_length), float64.
+        """
+        return None
+
     @abstractmethod
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         """Return the evidence of one sample."""

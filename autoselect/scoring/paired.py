@@ -173,8 +173,13 @@ def pseudo_values(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]
         # What a function has to warn of, it said when it scored all samples, not two hundred times here.
         warnings.simplefilter("ignore")
         whole = metric.summarise(rows)
-        without = [metric.summarise(np.delete(rows, group, axis=0)) for group in groups]
-    return len(groups) * whole - (len(groups) - 1) * np.array(without)
+        if len(groups) == len(rows):  # Without either of two samples of equal rows a score is the same.
+            _, first, twins = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+            scores = np.array([metric.summarise(np.delete(rows, place, axis=0)) for place in first])
+            without = scores[twins.ravel()[np.concatenate(groups)]]
+        else:
+            without = np.array([metric.summarise(np.delete(rows, group, axis=0)) for group in groups])
+    return len(groups) * whole - (len(groups) - 1) * without
 
 
 def _remembered(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
@@ -201,6 +206,8 @@ class _Evidence:
         span: What no loss can pass.
         weight: How many samples each loss is.
         evenness: So many groups of one size tell as much as one of these; 1 where each loss is of as many samples.
+        is_bundled: Whether there are as many losses as there can be, so that more samples make each one of more.
+        has_range: Whether the samples tell the span; else it is the size of what all of them add alike.
     """
 
     differences: np.ndarray
@@ -208,6 +215,8 @@ class _Evidence:
     span: float
     weight: float = 1.0
     evenness: float = 1.0
+    is_bundled: bool = False
+    has_range: bool = True
 
     def error(self) -> float:
         error = float(np.std(self.differences, ddof=1)) / math.sqrt(len(self.differences))
@@ -215,10 +224,18 @@ class _Evidence:
 
     def bound(self, tail: float, times: float = 1.0) -> float:
         """Upper bound on the mean, had there been so many times the samples."""
+        if self.is_bundled and times != 1.0:
+            return self._of_larger(times).bound(tail)
         weight = self.weight * times
         differing = self.evenness * weight * np.count_nonzero(self.differs)
         end = largest_difference(self.differences, self.span, tail, differing)
         return upper_bound(self.differences, end, tail, np.full(len(self.differences), weight))
+
+    def _of_larger(self, times: float) -> _Evidence:
+        """The losses of so many times larger bundles, which lie closer together."""
+        middle, closer = float(self.differences.mean()), 1.0 / math.sqrt(times)
+        span = self.span * closer if self.has_range else self.span
+        return replace(self, differences=middle + (self.differences - middle) * closer, span=span, is_bundled=False)
 
     def drawn(self, places: np.ndarray) -> _Evidence:
         """The losses at these places."""
@@ -243,16 +260,28 @@ def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, groups: Groups |
     if metric.is_mean:
         evidence = _of_means(metric, ours[:, 0], theirs[:, 0])
         return evidence if together.is_each_alone else _of_groups(evidence, together)
-    # At most 200 pseudo-values, each of a group of samples, since each takes a score.
-    bundles = together.bundled(200, np.random.default_rng(0))
+    bundles = together.bundled(_most_values(metric, together, ours, theirs), np.random.default_rng(0))
     try:
-        evidence = _of_means(metric, *(_remembered(metric, side, bundles) for side in (ours, theirs)))
+        values = [_remembered(metric, side, bundles) for side in (ours, theirs)]
         drop = drop_from(metric.summarise(theirs), metric.summarise(ours), metric.direction)
     except MetricError:  # For example a ROC curve without the only sample of a class.
         return None
+    evidence = _of_means(metric, *values)
     unlike = np.array([not np.array_equal(ours[bundle], theirs[bundle]) for bundle in bundles])
     shifted = evidence.differences + (drop - evidence.differences.mean())
-    return replace(evidence, differences=shifted, differs=evidence.differs & unlike)
+    evidence = replace(evidence, differences=shifted, differs=evidence.differs & unlike)
+    if not evidence.has_range and (reach := metric.reach(ours)) is not None:
+        evidence = replace(evidence, span=reach)
+    return replace(evidence, is_bundled=len(bundles) < len(together.sizes))
+
+
+def _most_values(metric: Metric, together: Grouping, *sides: np.ndarray) -> int:
+    """How many pseudo-values there may be: each takes a score of all rows, but those of equal rows are one."""
+    # Of a function nobody knows how long it takes; a score of our own takes about a second for so many numbers.
+    most = 200 if metric.is_costly else max(200, 50_000_000 // sides[0].size)
+    if together.is_each_alone and all(len(np.unique(rows, axis=0)) <= most for rows in sides):
+        return len(together.sizes)
+    return most
 
 
 def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence:
@@ -263,7 +292,9 @@ def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence
     losses = ours - theirs if metric.direction == "minimize" else theirs - ours
     # Differences of so small a share of the rows' range are none: pseudo-values are sums of large numbers.
     differs = np.abs(losses) > 1e-9 * span
-    return _Evidence(differences=np.where(differs, losses, 0.0), differs=differs, span=span)
+    return _Evidence(
+        differences=np.where(differs, losses, 0.0), differs=differs, span=span, has_range=bool(np.ptp(both))
+    )
 
 
 def _of_groups(evidence: _Evidence, together: Grouping) -> _Evidence:

@@ -39,6 +39,20 @@ def groups() -> str:
     return table(["measure", "kind", "over samples, %", "over groups, %"], shown)
 
 
+def scores() -> str:
+    """Least coverage of the bounds of scores that are no mean, and the bound on a model that answers as float does."""
+    head, *rows = table_of(RESULTS / "scores.md")
+    counts = [title.split()[0] for title in head[5::2]]
+    shown = []
+    for key in dict.fromkeys((row[0], row[1]) for row in rows):
+        own = [row for row in rows if (row[0], row[1]) == key]
+        (alike,) = (row for row in own if row[2:4] == ["90.0", "0.0"])
+        shown.append([*key, *(f"{min(float(row[place]) for row in own):.1f}" for place in range(5, len(head), 2))])
+        shown[-1] += alike[6::2]
+    covered = [f"covered with {count} samples, %" for count in counts]
+    return table(["metric", "classes", *covered, *(f"bound with {count}, points" for count in counts)], shown)
+
+
 def break_prices() -> str:
     """Means of each rule, as in docs/explanation.md."""
     head, *rows = table_of(RESULTS / "coverage.md", 3)

@@ -323,7 +323,46 @@ def test_what_a_score_is_without_each_sample_is_worked_out_once_for_each_model()
         paired_drop(metric, ours, rows[0])
         samples_needed(metric, ours, rows[0], allowed=0.5)
         resampled_drops(metric, ours, rows[0], resamples=10)
-    assert 3 * 40 <= calls < 4 * 40
+    distinct = sum(len(np.unique(one, axis=0)) for one in rows)
+    assert distinct <= calls < distinct + 30
+
+
+def labelled(count: int, classes: int = 4) -> np.ndarray:
+    """Rows of a model that is always right, with classes of one size."""
+    return np.stack([np.arange(count) % classes] * 2, axis=1).astype(np.float64)
+
+
+@pytest.mark.parametrize("name", ["f1_macro", "balanced_accuracy", "cohen_kappa"])
+@pytest.mark.parametrize("count", [100, 600, 2400])
+def test_more_samples_bound_a_score_that_is_no_mean_more_closely(name: str, count: int) -> None:
+    metric, rows = make_metric(name), labelled(count)
+    found, as_a_mean = paired_drop(metric, rows, rows), 1.0 - 0.05 ** (1.0 / count)
+    assert as_a_mean < found.bound < 1.5 * as_a_mean
+    assert 298 <= samples_needed(metric, rows, allowed=0.01) < 400
+
+
+def test_a_rare_class_bounds_a_score_less_closely() -> None:
+    metric, rows = make_metric("balanced_accuracy"), labelled(600)
+    rows[rows[:, 0] == 3] = [[0, 0]]
+    rows[:6] = 3.0
+    assert paired_drop(metric, rows, rows).bound > 10 * (1.0 - 0.05 ** (1.0 / 600))
+
+
+def test_no_number_of_samples_proves_a_perfect_score_by_a_function() -> None:
+    """Of which nobody knows how much one sample may take from it; of one that is not perfect the samples tell."""
+    metric, rng = make_metric(f1, direction="maximize"), np.random.default_rng(0)
+    answers = np.where(rng.random(1000) < 0.5, 1.0, 0.0) + 1e-6 * rng.random(1000)
+
+    def rows(labels: np.ndarray) -> np.ndarray:
+        return np.stack([metric.observe({"y": a[None, None]}, x, None) for x, a in zip(labels, answers, strict=True)])
+
+    perfect = rows(answers > 0.5)
+    constant = make_metric(lambda y_true, y_pred: float(len(y_true) > 0), direction="maximize")
+    assert paired_drop(constant, perfect, perfect).bound == pytest.approx(1.0 - 0.05 ** (1.0 / 200))
+    assert samples_needed(constant, perfect, allowed=0.01) == math.inf
+    seldom = rows((answers > 0.5) ^ (rng.random(1000) < 0.1))
+    bound = paired_drop(metric, seldom, seldom).bound
+    assert 1000 < samples_needed(metric, seldom, allowed=0.5 * bound) < 8000
 
 
 def test_one_sample_has_no_resamples() -> None:

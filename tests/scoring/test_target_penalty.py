@@ -66,6 +66,14 @@ def test_tflm_refuses_hybrid_ops_and_takes_float_ones() -> None:
     assert refusal(built(2), read_target("tflm")) is None
 
 
+def test_an_op_that_a_rule_refuses_costs_what_it_would_on_the_host() -> None:
+    """So the float model, in whose penalties prices are, is no cheaper for ops that the target refuses."""
+    graph = TfliteFile(zoo.lstm().float_model).graph
+    assert refusal(graph, read_target("ethos-u55-128")) is not None
+    assert refusal(graph, read_target("tflm")) is None
+    assert penalty(graph, "ethos-u55-128") == penalty(graph, "tflm") > 5e4
+
+
 def test_on_an_edge_tpu_one_early_float_node_costs_more_than_the_same_node_placed_last() -> None:
     assert penalty(built(0), "edgetpu") > penalty(built(5), "edgetpu") > penalty(built(), "edgetpu")
     assert on_target(built(0), read_target("edgetpu")).segments == 0
