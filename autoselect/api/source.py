@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from autoselect.cases.calibrate import load_float
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import LIVE, Ingredients
 from autoselect.data.texts import read_text
+from autoselect.domain.graph import Graph
 from autoselect.domain.recipe import IoType, Quantizer, Recipe
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.errors import ModelError, RecipeError, UsageError
@@ -257,8 +259,9 @@ def look(
     content = float_content(model, wishes_of(signature, shapes, converter_python))
     parsed = fb.parse(content)
     inputs, outputs = reader.input_specs(parsed), in_source_order(reader.output_specs(parsed))
-    ops = Counter(op.op_type for op in reader.read_graph(parsed).ops)
-    metric, why = _metric(inputs, outputs)
+    graph = reader.read_graph(parsed)
+    ops = Counter(op.op_type for op in graph.ops)
+    metric, why = _metric(inputs, outputs, _writer_of(graph, outputs[0]))
     return {
         "model": describe(model),
         "size_bytes": len(content),
@@ -326,9 +329,17 @@ def _spec(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.key, "shape": list(spec.shape), "dtype": str(spec.dtype)}
 
 
-def _metric(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> tuple[str, str]:
-    """Guess a metric from the shape of the first output."""
+def _writer_of(graph: Graph, output: TensorSpec) -> str:
+    """Type of the op that writes an output; empty if the model only passes it on."""
+    types = (op.op_type for op in graph.ops if any(graph.tensors[i].name == output.name for i in op.outputs))
+    return next(types, "")
+
+
+def _metric(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], writer: str) -> tuple[str, str]:
+    """Guess a metric from the shape of the first output, and from the type of the op that writes it."""
     shape = outputs[0].shape
+    if math.prod(shape) == 1 and writer == "LOGISTIC":
+        return "accuracy", "the output is one number from 0 to 1, which may be the probability of a class"
     if any(shape == spec.shape for spec in inputs):
         return "mse", "the output is shaped like an input; psnr suits images"
     if len(shape) == 2 and shape[-1] > 1:

@@ -15,6 +15,7 @@ from autoselect.data.recordings import alike_neighbours, checked, shared_windows
 from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
 from autoselect.domain.tensors import TensorSpec, in_source_order
+from autoselect.domain.words import counted
 from autoselect.errors import DataError, MetricError, UsageError
 from autoselect.runs.files import write_json
 from autoselect.scoring.metric_base import Metric
@@ -41,6 +42,7 @@ def prepare_samples(
         **{_TOLD[part]: store.digests for part, store in parts.items()},
     }
     warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_overlapping(parts), *_few_groups(parts)]
+    warnings += _copied(store)
     warnings += [*_unlabelled(store), *_unnamed_output(outputs, metric), *_silent_inputs(calibration, inputs)]
     return {name: len(part) for name, part in parts.items()}, hashes, warnings
 
@@ -87,6 +89,18 @@ def _overlapping(parts: Mapping[str, SampleStore]) -> list[str]:
         f"from one recording do. Held-out sample {one.second} and search sample {one.first}, counted from 0, share "
         f"{100 * one.share:.0f} % of input {one.key!r} along axis {one.axis}. The held-out score is then too good. "
         "Label the recordings by groups, or bring held-out samples of other recordings (--heldout)."
+    ]
+
+
+def _copied(store: SampleStore) -> list[str]:
+    """A warning where samples are there more than once; a few copies among many samples change nothing."""
+    count, distinct = len(store), len(set(store.digests))
+    if store.groups is not None or distinct > 0.95 * count:
+        return []
+    return [
+        f"{count - distinct} of the {count} samples to score on are copies of others, and each counts as a sample of "
+        f"its own: bounds are closer than {counted(distinct, 'sample')} can show. Leave the copies out, or put each "
+        "sample and its copies into one group."
     ]
 
 

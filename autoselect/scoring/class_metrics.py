@@ -105,7 +105,7 @@ class Top5Accuracy(LabelMetric, MeanMetric):
 
 
 def _counts(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each class the hits, the samples that have its label, and those that are given it; three times (n_classes,)."""
+    """Of each class the hits, the samples that have its label, and those that are given it; (n_classes,) each."""
     y_true, y_pred = rows.astype(np.int64).T
     size = int(rows.max()) + 1
     hits = np.bincount(y_true[y_true == y_pred], minlength=size)

@@ -176,7 +176,7 @@ def pseudo_values(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]
         if len(groups) == len(rows):  # Without either of two samples of equal rows a score is the same.
             _, first, twins = np.unique(rows, axis=0, return_index=True, return_inverse=True)
             scores = np.array([metric.summarise(np.delete(rows, place, axis=0)) for place in first])
-            without = scores[twins.ravel()[np.concatenate(groups)]]
+            without: np.ndarray = scores[twins.ravel()[np.concatenate(groups)]]
         else:
             without = np.array([metric.summarise(np.delete(rows, group, axis=0)) for group in groups])
     return len(groups) * whole - (len(groups) - 1) * without

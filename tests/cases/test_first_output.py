@@ -57,6 +57,14 @@ def test_a_metric_is_guessed_from_the_output_that_is_scored() -> None:
     assert f"{first + 1} values" in looked["why"]
 
 
+@pytest.mark.parametrize(("is_probability", "metric"), [(True, "accuracy"), (False, "mae")])
+def test_one_number_is_a_probability_if_a_logistic_writes_it(metric: str, *, is_probability: bool) -> None:
+    import tensorflow as tf
+
+    source = zoo.from_function(lambda x: (tf.sigmoid if is_probability else tf.tanh)(x @ zoo.weights(4, 1)), (1, 4))
+    assert look(source.float_model)["metric"] == metric
+
+
 def test_an_output_of_indices_is_not_the_first() -> None:
     import tensorflow as tf
 

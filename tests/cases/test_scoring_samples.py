@@ -69,6 +69,14 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
     assert parts[0] != parts[1]
 
 
+@pytest.mark.parametrize(("copies", "told"), [(5, ["48"]), (1, [])])
+def test_copies_of_samples_are_told_if_they_are_many(tmp_path: Path, copies: int, told: list[str]) -> None:
+    """Each counts as a sample of its own."""
+    places = np.arange(COUNT) // copies
+    _, warnings = prepared(tmp_path, {"a": LEFT[places], "b": RIGHT[places], "y": LABELS[places]}, ("a", "b"))
+    assert [re.findall(r"\d+", warning)[0] for warning in warnings if "copies" in warning] == told
+
+
 def test_names_and_order_of_the_inputs_do_not_split_otherwise(tmp_path: Path) -> None:
     of_tflite, _ = prepared(tmp_path / "tflite", two("left", "right"), ("left", "right"))
     of_saved, _ = prepared(tmp_path / "saved", two("input_2", "input_1"), ("input_1", "input_2"))
