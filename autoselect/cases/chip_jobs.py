@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -326,6 +327,31 @@ def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: i
         cpu_sqnr_db=near[1],
         agreement=_agreement(case, on_cpu, numbers, classes),
     )
+
+
+def seconds_of_emulation(root: Path, sha256: str, chip: int, most: int | None) -> float:
+    """About how long :func:`emulate` takes, in seconds: the model is loaded, and run on three samples; 0 by a caller.
+
+    Args:
+        root: The case.
+        sha256: A candidate.
+        chip: Its place among those with a compiler.
+        most: As for :func:`emulate`.
+
+    Raises:
+        ScoreError: If it cannot be run.
+    """
+    case = open_case(root)
+    if case.scoring.metric is None:
+        return 0.0
+    begun, store, numbers = time.perf_counter(), case.part("search"), _numbers(case, most)
+    run = case.emulated_runner(sha256, case.target.compilers[chip])
+    run(store.inputs(numbers[0]))
+    loaded, timed = time.perf_counter(), numbers[:2]
+    for number in timed:
+        run(store.inputs(number))
+    ended = time.perf_counter()
+    return loaded - begun + len(numbers) * (ended - loaded) / len(timed)
 
 
 def _rows_on_cpu(case: OpenCase, sha256: str, metrics: Sequence[Metric], numbers: Sequence[int]) -> list[np.ndarray]:

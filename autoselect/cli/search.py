@@ -167,6 +167,7 @@ _PHASES = {
     "probes": "probes of units",
     "trials": "trials",
     "heldout": "held-out samples",
+    "emulation": "emulation",
 }
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from autoselect.cases import build_jobs, prepare_jobs, score_jobs
+from autoselect.cases import build_jobs, chip_jobs, prepare_jobs, score_jobs
 from autoselect.cases.divergence import runs_on_kernels
 from autoselect.cases.events import Listener, Noted, StageStarted, ignore
 from autoselect.cases.feedback import question_of
@@ -64,8 +64,9 @@ class Outlook(Result):
         score_seconds: To score it on the search samples.
         inference_seconds: Of one sample.
         phase_seconds: About what each phase takes: ``prepare``, ``repairs``, ``probes``, ``trials``, ``heldout``, each
-            by a pace of its own. Preparing takes less the next time, from the cache.
-        search_seconds: Their sum. A timeout counts, which does not end ``heldout``.
+            by a pace of its own, and ``emulation`` if chips are emulated. Preparing takes less the next time, from the
+            cache.
+        search_seconds: Their sum. A timeout counts, which ends neither ``heldout`` nor ``emulation``.
         trials: That the search would have.
         workers: That it would use.
         disk_bytes: About what it keeps on the disk while it runs.
@@ -123,9 +124,12 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             "repairs": (math.nan if refused else seconds_expected(case, settings, pool, space)) / settings.processes,
             "probes": _probing(units, case, settings, pool) / settings.processes,
             "trials": _trials(wholes, len(baselines(case.layers, space, settings.template)), case, settings, asking),
-            "heldout": _checking(wholes, case) / settings.processes,
         }
-        before = math.fsum(phases.values()) - phases["heldout"]
+        before = math.fsum(phases.values())
+        members = 10  # Usual number of members of a front.
+        phases["heldout"] = _checking(wholes, case, members) / settings.processes
+        if emulating := _emulating(wholes, case, settings, pool):
+            phases["emulation"] = members * emulating / settings.processes
         return Outlook(
             size_bytes=case.files.float_model.stat().st_size,
             nodes=len(case.layers.nodes),
@@ -140,7 +144,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             score_seconds=score,
             inference_seconds=inference,
             phase_seconds=phases,
-            search_seconds=min(before, settings.timeout or math.inf) + phases["heldout"],
+            search_seconds=min(before, settings.timeout or math.inf) + phases["heldout"] + phases.get("emulation", 0.0),
             trials=settings.trials,
             workers=settings.processes,
             disk_bytes=kept + settings.trials * max(one.size_bytes for one in wholes),
@@ -159,6 +163,7 @@ class _Whole:
         inference: Seconds of one sample.
         size_bytes: Size of its file.
         slow_macs: Multiply-accumulates of an inference in ops whose kernels are so slow that others stand in for them.
+        sha256: Of its file; empty if there is none.
     """
 
     reading: float = math.nan
@@ -167,6 +172,7 @@ class _Whole:
     inference: float = math.nan
     size_bytes: int = 0
     slow_macs: int = 0
+    sha256: str = ""
 
     @property
     def paces(self) -> tuple[float, float, float]:
@@ -211,10 +217,19 @@ def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: Settled, 
     return max(worked / settings.processes, others * asking)  # It is asked while workers work.
 
 
-def _checking(wholes: Sequence[_Whole], case: Case) -> float:
+def _emulating(wholes: Sequence[_Whole], case: Case, settings: Settled, pool: Workers) -> float:
+    """Seconds in which one member runs on the emulations of the target's chips; 0 if none is emulated."""
+    target, seconds = read_target(settings.target), 0.0
+    places = [place for place, chip in enumerate(target.compilers) if chip in target.asked]
+    for place in places if settings.emulation != "none" and wholes[0].sha256 else ():
+        with contextlib.suppress(TrialError):
+            arguments = (case.files.root, wholes[0].sha256, place, settings.emulation_samples)
+            seconds += pool.call(chip_jobs.seconds_of_emulation, *arguments, timeout_seconds=settings.trial_timeout)
+    return seconds
+
+
+def _checking(wholes: Sequence[_Whole], case: Case, members: int) -> float:
     """Seconds after the trials: members are scored on held-out samples, run again, and run on their own kernels."""
-    # Usual number of members of a front, which are scored on the held-out samples too.
-    members = 10
     _, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
     samples = case.counts.get("search", 0)
     scored = case.counts.get("heldout", 0) / samples * score if samples else 0.0
@@ -284,6 +299,7 @@ def _measured(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -
                 inference=scored.inference_seconds / scored.samples if scored.samples else math.nan,
                 size_bytes=built.size_bytes,
                 slow_macs=_slow_macs(case.files.candidate(built.sha256)),
+                sha256=built.sha256,
             )
         )
     return found, ""

@@ -58,6 +58,13 @@ def test_members_are_compiled_and_emulated(found: autoselect.Run) -> None:
     assert set(found.summary["compiler"]["versions"]) >= {"LiteRT", "libraries", "onnxruntime-qnn"}
 
 
+def test_a_check_counts_the_emulation() -> None:
+    wished: dict[str, Any] = {**pump.LIVE, "target": TARGET, "emulation_samples": 50}
+    seen = [autoselect.check(**wished, emulation=wish).phase_seconds for wish in ("front", "none")]
+    assert seen[0]["emulation"] > 0.5
+    assert "emulation" not in seen[1]
+
+
 def test_the_verdict_speaks_of_the_chip(found: autoselect.Run) -> None:
     row = found.front.set_index("id").loc[found.picks["recommended"]]
     assert "NPU" in found.summary["verdict"]
