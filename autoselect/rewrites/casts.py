@@ -61,8 +61,9 @@ def _has_numbers(tensor: fb.Tensor) -> bool:
 
 def _is_cast(view: GraphView, op: fb.Operator) -> bool:
     """Whether an op is a CAST of 8-bit numbers to float."""
-    is_to_float = view.tensor(op.outputs[0]).type == schema.TensorType.FLOAT32
-    return view.type_of(op) == "CAST" and is_to_float and _has_numbers(view.tensor(op.inputs[0]))
+    if view.type_of(op) != "CAST" or view.tensor(op.outputs[0]).type != schema.TensorType.FLOAT32:
+        return False
+    return _has_numbers(view.tensor(op.inputs[0]))
 
 
 def _swap(view: GraphView, op: fb.Operator) -> None:
@@ -103,16 +104,23 @@ CASTS_FIRST = Rewrite(name="casts before moves", applies=has_ops("CAST"), deed=_
 
 
 def _of_inputs(model: fb.Model) -> dict[int, fb.Operator]:
-    """The CASTs that alone read an 8-bit input of a calibrated model, by the input's place; no output is among them."""
+    """The CASTs that alone read an 8-bit input, by the input's place; what is an output, too, is not among these."""
     view = GraphView(model)
-    casts = {}
-    for place, index in enumerate(fb.indices(view.graph.inputs)):
-        readers = view.readers(index)
-        if len(readers) == 1 and _is_cast(view, readers[0]) and not view.is_output(index):
-            written = int(readers[0].outputs[0])
-            if not view.is_output(written) and ranges.range_of(view.tensor(written)) is not None:
-                casts[place] = readers[0]
+    inputs = enumerate(fb.indices(view.graph.inputs))
+    read = {place: view.readers(i)[0] for place, i in inputs if len(view.readers(i)) == 1 and not view.is_output(i)}
+    return {place: op for place, op in read.items() if _is_cast(view, op) and not view.is_output(int(op.outputs[0]))}
+
+
+def _reach(model: fb.Model) -> list[fb.Operator]:
+    tensors, casts = model.subgraphs[0].tensors, [*_of_inputs(model).values()]
+    for cast in casts:
+        ranges.set_range(tensors[cast.outputs[0]], *_ENDS[tensors[cast.inputs[0]].type])
     return casts
+
+
+CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_of_inputs(model)), deed=_reach)
+"""It gives what CASTs of inputs write in a calibrated model the range of the type that they read. So the quantizer
+gives it a scale of 1, whatever numbers the calibration samples had."""
 
 
 def _leave_out(model: fb.Model) -> list[fb.Operator]:
@@ -120,7 +128,6 @@ def _leave_out(model: fb.Model) -> list[fb.Operator]:
     inputs = [*fb.indices(view.graph.inputs)]
     for place, cast in casts.items():
         written = int(cast.outputs[0])
-        ranges.set_range(view.tensor(written), *_ENDS[view.tensor(inputs[place]).type])
         _reconnect(model, inputs[place], written)
         inputs[place] = written
     view.graph.inputs = np.array(inputs, np.int32)
@@ -137,25 +144,23 @@ def _reconnect(model: fb.Model, old: int, new: int) -> None:
                 entry.tensorIndex = new
 
 
-CASTS_LEFT_OUT = Rewrite(
-    name="casts of inputs left out", applies=lambda model: bool(_of_inputs(model)), deed=_leave_out
-)
-"""The quantizer makes more of a model that takes float values than of one that casts them. Their range is that of the
-8-bit type, whatever the calibration samples had, so that the quantizer gives them a scale of 1."""
+CASTS_LEFT_OUT = Rewrite(name="casts left out", applies=lambda model: bool(_of_inputs(model)), deed=_leave_out)
+"""A model that takes float values in place of 8-bit numbers: TensorFlow's quantizer leaves ops in float that move what
+a CAST writes, and puts a GATHER in front of a CAST."""
 
 
-def put_back(model: fb.Model, calibrated: fb.Model) -> None:
-    """Put the CASTs that :data:`CASTS_LEFT_OUT` took from the calibrated model into a quantized one, in place."""
-    view, source = GraphView(model), GraphView(calibrated)
+def put_back(model: fb.Model, before: fb.Model) -> None:
+    """Put the CASTs that :data:`CASTS_LEFT_OUT` took from a model into what the quantizer made of it, in place."""
+    view, source = GraphView(model), GraphView(before)
     inputs = [*fb.indices(view.graph.inputs)]
-    for place, given in _of_inputs(calibrated).items():
+    for place, given in _of_inputs(before).items():
         written, read = (source.tensor(int(row[0])) for row in (given.outputs, given.inputs))
         view.tensor(inputs[place]).name = written.name
         view.graph.tensors.append(numbers := copy(read))
         numbers.buffer = 0
         cast = copy(given)
         cast.inputs, cast.outputs = (np.array([i], np.int32) for i in (len(view.graph.tensors) - 1, inputs[place]))
-        model.operatorCodes.append(copy(calibrated.operatorCodes[given.opcodeIndex]))
+        model.operatorCodes.append(copy(before.operatorCodes[given.opcodeIndex]))
         cast.opcodeIndex = len(model.operatorCodes) - 1
         _reconnect(model, inputs[place], int(cast.inputs[0]))
         inputs[place] = int(cast.inputs[0])

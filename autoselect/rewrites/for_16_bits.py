@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import HELPER
 from autoselect.rewrites import names
-from autoselect.rewrites.casts import CASTS_LEFT_OUT
+from autoselect.rewrites.casts import CASTS_LEFT_OUT, CASTS_REACH
 from autoselect.rewrites.for_quantizer import NEAR_MASKS, without_integer_kernel
 from autoselect.rewrites.names import NameMap
 from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops
@@ -319,6 +319,7 @@ def for_16_bits(key: NameMap) -> tuple[Rewrite, ...]:
         Rewrite(name="limits brought near", applies=has_ops("MINIMUM", "MAXIMUM"), deed=_near_limits),
         Rewrite(name="zeros given a range", deed=_range_zeros),
         Rewrite(name="inputs given headroom", deed=_give_headroom),
+        CASTS_REACH,
         CASTS_LEFT_OUT,
         Rewrite(name="spoilt ops left alone", applies=lambda model: bool(_spoilt(model)), deed=_leave_alone),
         NEAR_MASKS,

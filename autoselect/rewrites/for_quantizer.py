@@ -20,7 +20,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.rewrites import names
-from autoselect.rewrites.casts import CASTS_LEFT_OUT
+from autoselect.rewrites.casts import CASTS_LEFT_OUT, CASTS_REACH
 from autoselect.rewrites.rewriting import GraphView, Rewrite, has_ops, rewritten
 from autoselect.tflite import editing, ranges
 from autoselect.tflite import flatbuffer as fb
@@ -205,7 +205,7 @@ STAND_INS = Rewrite(
     deed=lambda model: _swap(model, stood_in_for(model), STANDS_IN),
 )
 
-FOR_QUANTIZER = (STAND_INS, NEAR_MASKS, CASTS_LEFT_OUT)
+FOR_QUANTIZER = (STAND_INS, NEAR_MASKS, CASTS_REACH, CASTS_LEFT_OUT)
 
 
 _PLACES = ("ARG_MAX", "ARG_MIN")

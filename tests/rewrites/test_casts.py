@@ -110,7 +110,13 @@ def turned(x: Any) -> Any:
     return tf.transpose(x, (0, 2, 1, 3))
 
 
-MOVES = [turned, pieces, stacked, mirrored, unstacked, with_a_constant]
+def gathered(x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.gather(x, [2, 1, 0], axis=-1)
+
+
+MOVES = [turned, pieces, stacked, mirrored, unstacked, with_a_constant, gathered]
 CALLS = [*itertools.product([cast, cast_and_read_twice, *map(moved, MOVES)], DTYPES), (moved(framed), "uint8")]
 """TensorFlow has the last one for ``uint8`` alone."""
 

@@ -17,10 +17,10 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError
 from autoselect.quantize.preparing import converter
-from autoselect.rewrites import names
+from autoselect.rewrites import casts, names
 from autoselect.rewrites.fixed_shapes import fold
 from autoselect.rewrites.respelling import DILATED, NORMALISED, NORMALISED_ALIKE, RESPELLED
-from autoselect.rewrites.rewriting import rewrite
+from autoselect.rewrites.rewriting import rewrite, rewritten
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -87,7 +87,9 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     types = [fb.op_type(source, op) for op in source.subgraphs[0].operators]
     key = names.canonicalise(source, [nodes[place] for place in left])
     denylisted = [names.canonical_name(index) for index in range(len(types))]
-    model = converter.quantize(TfliteFile(model=source), denylisted=denylisted, recipe=Recipe()).taken()
+    given = rewritten(TfliteFile(model=source), (casts.CASTS_LEFT_OUT,))
+    model = converter.quantize(given, denylisted=denylisted, recipe=Recipe()).taken()
+    casts.put_back(model, source)
     names.hide_unused_outputs(model, key)
     found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
     twins = {left[index] for index in found if index is not None and index < len(left)}
