@@ -65,7 +65,8 @@ def answer_sentences(found: Mapping[str, Any], how: str = "--score tells.") -> l
         )
     if found["fallbacks"]:
         reasons = sorted(set(found["fallbacks"].values()))
-        told.append(f"{counted(len(found['fallbacks']), 'node')} could not be as asked: {', '.join(reasons)}.")
+        are = "is" if len(found["fallbacks"]) == 1 else "are"
+        told.append(f"{counted(len(found['fallbacks']), 'node')} {are} not what the recipe says: {', '.join(reasons)}.")
     if ahead := found["dominated_by"]:
         verb = "costs no more and loses" if len(ahead) == 1 else "cost no more and lose"
         gap = amount(found["gap"], metric)
