@@ -104,7 +104,10 @@ def _problem(parts: Parts, rows: np.ndarray, *, is_parts: bool) -> str:
     """What is wrong with what an evaluator returned; empty if nothing is."""
     shown = f"an array of shape {rows.shape}" if rows.ndim else f"{rows}"
     score: object = parts.score
-    if not rows.size or not np.isfinite(rows).all():
+    bad = int(np.count_nonzero(~np.isfinite(rows)))
+    if bad and rows.ndim:
+        return f"{shown} with {bad} of {rows.size} numbers NaN or infinite"
+    if bad or not rows.size:
         return shown
     if is_parts and rows.ndim == 0:
         return f"Parts of the single number {rows}. Give a row for each sample"

@@ -65,7 +65,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "text": ("high", "it returned 'high'"),
     "nothing": ([], r"it returned an array of shape \(0,\)"),
     "NaN": (float("nan"), "it returned nan"),
-    "a NaN among parts": (Parts([[1.0, np.nan]], score=np.sum), r"it returned an array of shape \(1, 2\)"),
+    "a NaN among parts": (Parts([[1.0, np.nan]], score=np.sum), r"it returned an array of shape \(1, 2\) with 1 of 2 "),
     "rows without a score": ([[1, 2], [3, 4]], r"shape \(2, 2\) without a function .* Return autoselect.Parts"),
     "parts without a score": (Parts([[1, 2], [3, 4]]), "without a function that makes a score"),
     "parts of a number": (Parts(0.5), "Parts of the single number 0.5"),
