@@ -29,18 +29,29 @@ _MOVING = MOVERS | {"CONCATENATION", "PACK"}
 
 
 def _bring_forward(model: fb.Model) -> list[fb.Operator]:
-    """Bring CASTs in front of the ops that move what they read, in place.
+    """Bring CASTs in front of the ops that move what they read, in place, if it comes from a caller.
 
     Returns:
         The ops that move float values now, the last one first.
     """
     view = GraphView(model)
+    from_caller = {*fb.indices(view.graph.inputs)}
+    for op in view.graph.operators:
+        if _moves(view, op) and all(i in from_caller or not _computes(view, i) for i in fb.indices(op.inputs)):
+            from_caller.update(fb.indices(op.outputs))
     moving = []
     for op in reversed([*view.graph.operators]):
-        if _moves(view, op) and all(_is_cast_alone(view, i) for i in fb.indices(op.outputs)):
+        written = fb.indices(op.outputs)
+        read = [i for i in written if view.readers(i) or view.is_output(i)]
+        if from_caller.issuperset(written) and read and all(_is_cast_alone(view, i) for i in read):
             _swap(view, op)
             moving.append(op)
     return moving
+
+
+def _computes(view: GraphView, index: int) -> bool:
+    """Whether an op of the model writes a tensor of 8-bit numbers."""
+    return view.writer(index) is not None and _has_numbers(view.tensor(index))
 
 
 def _moves(view: GraphView, op: fb.Operator) -> bool:
@@ -50,9 +61,9 @@ def _moves(view: GraphView, op: fb.Operator) -> bool:
 
 
 def _is_cast_alone(view: GraphView, index: int) -> bool:
-    """Whether a tensor holds 8-bit numbers that one CAST to float reads, and nobody else."""
+    """Whether one CAST to float reads a tensor of 8-bit numbers, and nobody else."""
     reader = view.sole_reader(index)
-    return _has_numbers(view.tensor(index)) and reader is not None and _is_cast(view, reader)
+    return reader is not None and _is_cast(view, reader)
 
 
 def _has_numbers(tensor: fb.Tensor) -> bool:
@@ -68,10 +79,13 @@ def _is_cast(view: GraphView, op: fb.Operator) -> bool:
 
 def _swap(view: GraphView, op: fb.Operator) -> None:
     """Let an op write what the CASTs of its outputs write, and cast what it reads."""
-    casts = [view.readers(i)[0] for i in fb.indices(op.outputs)]
-    op.outputs = np.array([cast.outputs[0] for cast in casts], np.int32)
-    view.replace(casts)
-    op.inputs = np.array([_in_float(view, i, casts[0]) for i in fb.indices(op.inputs)], np.int32)
+    casts = {i: view.readers(i)[0] for i in fb.indices(op.outputs) if view.readers(i)}
+    for i in {*fb.indices(op.outputs)} - {*casts}:  # Nobody reads it.
+        view.tensor(i).type = schema.TensorType.FLOAT32
+    op.outputs = np.array([casts[i].outputs[0] if i in casts else i for i in fb.indices(op.outputs)], np.int32)
+    view.replace([*casts.values()])
+    like = next(iter(casts.values()))
+    op.inputs = np.array([_in_float(view, i, like) for i in fb.indices(op.inputs)], np.int32)
     view.replace([op], [op])
 
 

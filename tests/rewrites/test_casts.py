@@ -116,7 +116,14 @@ def gathered(x: Any) -> Any:
     return tf.gather(x, [2, 1, 0], axis=-1)
 
 
-MOVES = [turned, pieces, stacked, mirrored, unstacked, with_a_constant, gathered]
+def without_the_last(x: Any) -> Any:
+    import tensorflow as tf
+
+    first, second, _ = tf.split(x, 3, -1)
+    return tf.concat([second, first, second], -1)
+
+
+MOVES = [without_the_last, turned, pieces, stacked, mirrored, unstacked, with_a_constant, gathered]
 CALLS = [*itertools.product([cast, cast_and_read_twice, *map(moved, MOVES)], DTYPES), (moved(framed), "uint8")]
 """TensorFlow has the last one for ``uint8`` alone."""
 
@@ -206,7 +213,7 @@ def test_tflite_micro_runs_all_but_a_float_cast(call: Callable[[Any], Any], dtyp
         ours.set_tensor(ours.get_input_details()[0]["index"], x)
         ours.invoke()
         found = ours.get_tensor(ours.get_output_details()[0]["index"])
-        np.testing.assert_allclose(theirs.get_output(0).astype(float), found.astype(float), rtol=1e-4, atol=1)
+        np.testing.assert_allclose(theirs.get_output(0).astype(float), found.astype(float), rtol=1e-4, atol=2)
         assert found.std() > 0.3
 
 
