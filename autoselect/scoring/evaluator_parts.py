@@ -105,10 +105,8 @@ def _problem(parts: Parts, rows: np.ndarray, *, is_parts: bool) -> str:
     shown = f"an array of shape {rows.shape}" if rows.ndim else f"{rows}"
     score: object = parts.score
     bad = int(np.count_nonzero(~np.isfinite(rows)))
-    if bad and rows.ndim:
-        return f"{shown} with {bad} of {rows.size} numbers NaN or infinite"
     if bad or not rows.size:
-        return shown
+        return f"{shown} with {bad} of {rows.size} numbers NaN or infinite" if rows.ndim and bad else shown
     if is_parts and rows.ndim == 0:
         return f"Parts of the single number {rows}. Give a row for each sample"
     if score is not None and not callable(score):
