@@ -37,13 +37,14 @@ def _bring_forward(model: fb.Model) -> list[fb.Operator]:
     view = GraphView(model)
     from_caller = {*fb.indices(view.graph.inputs)}
     for op in view.graph.operators:
-        if _moves(view, op) and all(i in from_caller or not _computes(view, i) for i in fb.indices(op.inputs)):
+        read = {*fb.indices(op.inputs)}
+        if _moves(view, op) and from_caller & read and not any(_computes(view, i) for i in read - from_caller):
             from_caller.update(fb.indices(op.outputs))
     moving = []
     for op in reversed([*view.graph.operators]):
         written = fb.indices(op.outputs)
-        read = [i for i in written if view.readers(i) or view.is_output(i)]
-        if from_caller.issuperset(written) and read and all(_is_cast_alone(view, i) for i in read):
+        used = [i for i in written if view.readers(i) or view.is_output(i)]
+        if from_caller.issuperset(written) and used and all(_is_cast_alone(view, i) for i in used):
             _swap(view, op)
             moving.append(op)
     return moving

@@ -125,9 +125,10 @@ class PairMetric(LabelMetric):
         return self._of_counts(*_counts(rows))
 
     def reach(self, rows: np.ndarray) -> float | None:
-        """That of a hit in the worst class, taken for the commonest other class or for the rarest."""
+        """That of a hit in the worst class, taken for the commonest other class that occurs or for the rarest."""
         hits, labelled, answered = _counts(rows)
-        before, worst, order = self.summarise(rows), 0.0, np.argsort(-labelled, kind="stable")
+        order = np.argsort(-labelled, kind="stable")[: np.count_nonzero(labelled)]
+        before, worst = self.summarise(rows), 0.0
         for place in np.flatnonzero(hits).tolist():
             for other in {int(order[order != place][end]) for end in (0, -1) if len(order) > 1}:
                 step = np.zeros_like(hits)

@@ -336,6 +336,7 @@ def labelled(count: int, classes: int = 4) -> np.ndarray:
 @pytest.mark.parametrize("count", [100, 600, 2400])
 def test_more_samples_bound_a_score_that_is_no_mean_more_closely(name: str, count: int) -> None:
     metric, rows = make_metric(name), labelled(count)
+    rows[rows == 3] = 9  # The numbers of classes that do not occur count nothing.
     found, as_a_mean = paired_drop(metric, rows, rows), 1.0 - 0.05 ** (1.0 / count)
     assert as_a_mean < found.bound < 1.5 * as_a_mean
     assert 298 <= samples_needed(metric, rows, allowed=0.01) < 400
