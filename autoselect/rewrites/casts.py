@@ -35,7 +35,7 @@ def _bring_forward(model: fb.Model) -> list[fb.Operator]:
         The ops that move float values now, the last one first.
     """
     view = GraphView(model)
-    from_caller = {*fb.indices(view.graph.inputs)}
+    from_caller = {i for i in fb.indices(view.graph.inputs) if _has_numbers(view.tensor(i))}
     for op in view.graph.operators:
         read = {*fb.indices(op.inputs)}
         if _moves(view, op) and from_caller & read and not any(_computes(view, i) for i in read - from_caller):

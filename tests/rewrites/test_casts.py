@@ -18,6 +18,7 @@ from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import IoType, Recipe
 from autoselect.domain.targets import Precision, Rule
 from autoselect.domain.verdicts import judge, pins
+from autoselect.quantize.preparing.normalise import normalise
 from autoselect.scoring.target_file import read_target
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
@@ -244,6 +245,18 @@ def test_numbers_that_are_read_or_made_otherwise_are_cast(call: Callable[[Any], 
     pairs = zip(outputs_of(built.content, x), outputs_of(prepared.calibrated.content, x), strict=True)
     for ours, source in pairs:
         assert np.abs(ours - source).max() < 0.05 * np.abs(source).max()
+
+
+def test_a_table_stays_in_8_bits() -> None:
+    import tensorflow as tf
+
+    table = tf.constant(np.arange(1000).reshape(100, 10) % 251, tf.uint8)
+    call = tf.function(lambda x: layers(tf.reshape(tf.cast(tf.gather(table, x), tf.float32)[:, :9], (1, 3, 3, 3))))
+    function = call.get_concrete_function(tf.TensorSpec((3,), tf.int32, name="x0"))
+    source = zoo.Source(function, ()).float_model
+    graph = reader.read_graph(fb.parse(normalise(source).content))
+    (cast,) = (op for op in graph.ops if op.op_type == "CAST")
+    assert graph.ops[graph.producers()[cast.inputs[0]]].op_type in ("GATHER", "STRIDED_SLICE", "SLICE")
 
 
 def test_a_target_is_asked_for_what_stands_in_the_place_of_a_cast() -> None:
