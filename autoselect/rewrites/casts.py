@@ -24,7 +24,7 @@ from autoselect.tflite import flatbuffer as fb
 
 _ENDS = {schema.TensorType.UINT8: (0.0, 255.0), schema.TensorType.INT8: (-128.0, 127.0)}
 """The least and the largest number of each type that LiteRT's QUANTIZE turns into int8 of any scale."""
-_MOVING = MOVERS | {"CONCATENATION", "PACK"}
+MOVING = MOVERS | {"CONCATENATION", "PACK"}
 """Ops that write numbers that they read, as they are."""
 
 
@@ -58,7 +58,7 @@ def _computes(view: GraphView, index: int) -> bool:
 def _moves(view: GraphView, op: fb.Operator) -> bool:
     """Whether an op writes numbers that it reads, as they are."""
     clamps = getattr(op.builtinOptions, "fusedActivationFunction", schema.ActivationFunctionType.NONE)
-    return view.type_of(op) in _MOVING and clamps == schema.ActivationFunctionType.NONE
+    return view.type_of(op) in MOVING and clamps == schema.ActivationFunctionType.NONE
 
 
 def _is_cast_alone(view: GraphView, index: int) -> bool:
@@ -127,15 +127,22 @@ def _of_inputs(model: fb.Model) -> dict[int, fb.Operator]:
 
 
 def _reach(model: fb.Model) -> list[fb.Operator]:
-    tensors, casts = model.subgraphs[0].tensors, [*_of_inputs(model).values()]
-    for cast in casts:
-        ranges.set_range(tensors[cast.outputs[0]], *_ENDS[tensors[cast.inputs[0]].type])
+    view, casts = GraphView(model), [*_of_inputs(model).values()]
+    held = {int(op.outputs[0]): _ENDS[view.tensor(op.inputs[0]).type] for op in casts}
+    for op in view.graph.operators:
+        values = [i for i in fb.indices(op.inputs) if i >= 0 and view.tensor(i).type == schema.TensorType.FLOAT32]
+        known = [i for i in values if i in held]
+        if _moves(view, op) and known and all(fb.is_constant(model, view.tensor(i)) for i in {*values} - {*known}):
+            low, high = zip(*(held[i] for i in known), strict=True)
+            held |= dict.fromkeys(fb.indices(op.outputs), (min(low), max(high)))
+    for index, ends in held.items():
+        ranges.set_range(view.tensor(index), *ends)
     return casts
 
 
 CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_of_inputs(model)), deed=_reach)
-"""It gives what CASTs of inputs write in a calibrated model the range of the type that they read. So the quantizer
-gives it a scale of 1, whatever numbers the calibration samples had."""
+"""It gives what CASTs of inputs write in a calibrated model, and what moves that on, the range of the type that they
+read. So the quantizer gives it a scale of 1, whatever numbers the calibration samples had."""
 
 
 def _leave_out(model: fb.Model) -> list[fb.Operator]:

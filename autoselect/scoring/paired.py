@@ -187,7 +187,7 @@ def _remembered(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) 
     content = hashlib.sha256(rows.tobytes())
     for group in groups:
         content.update(group.tobytes())
-    key = (metric, rows.shape, content.digest())
+    key = (metric, (*rows.shape, len(groups)), content.digest())
     found = _LATELY.pop(key, None)
     _LATELY[key] = pseudo_values(metric, rows, groups) if found is None else found
     # Models whose pseudo-values are remembered; the members of most fronts are fewer.
@@ -270,16 +270,21 @@ def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, groups: Groups |
     unlike = np.array([not np.array_equal(ours[bundle], theirs[bundle]) for bundle in bundles])
     shifted = evidence.differences + (drop - evidence.differences.mean())
     evidence = replace(evidence, differences=shifted, differs=evidence.differs & unlike)
-    if not evidence.has_range and (reach := metric.reach(ours)) is not None:
-        evidence = replace(evidence, span=reach)
-    return replace(evidence, is_bundled=len(bundles) < len(together.sizes))
+    if evidence.has_range:
+        return replace(evidence, is_bundled=len(bundles) < len(together.sizes))
+    if (reach := metric.reach(ours)) is not None:
+        return replace(evidence, span=reach)
+    # Nobody knows what one sample may take from the score: it has the weight of a bundle.
+    return replace(evidence, weight=min(1.0, 200 / len(bundles)), is_bundled=len(together.sizes) > 200)
 
 
 def _most_values(metric: Metric, together: Grouping, *sides: np.ndarray) -> int:
     """How many pseudo-values there may be: each takes a score of all rows, but those of equal rows are one."""
     # Of a function nobody knows how long it takes; a score of our own takes about a second for so many numbers.
     most = 200 if metric.is_costly else max(200, 50_000_000 // sides[0].size)
-    if together.is_each_alone and all(len(np.unique(rows, axis=0)) <= most for rows in sides):
+    # Of wider rows it takes long to find the equal ones.
+    is_quick = together.is_each_alone and sides[0].size <= 1_000_000
+    if is_quick and all(len(np.unique(rows, axis=0)) <= most for rows in sides):
         return len(together.sizes)
     return most
 
@@ -288,13 +293,13 @@ def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence
     both = np.concatenate([ours, theirs])
     are_hits = metric.counts_hits and bool(np.isin(both, (0.0, 1.0)).all())
     # Where all rows are equal their size is all that is known of their unit.
-    span = 1.0 if are_hits else float(np.ptp(both) or np.abs(both).max() or 1.0)
+    size, reached = float(np.abs(both).max()), float(np.ptp(both))
+    has_range = reached > 1e-9 * size  # What is less is rounding.
+    span = 1.0 if are_hits else (reached if has_range else size) or 1.0
     losses = ours - theirs if metric.direction == "minimize" else theirs - ours
     # Differences of so small a share of the rows' range are none: pseudo-values are sums of large numbers.
     differs = np.abs(losses) > 1e-9 * span
-    return _Evidence(
-        differences=np.where(differs, losses, 0.0), differs=differs, span=span, has_range=bool(np.ptp(both))
-    )
+    return _Evidence(differences=np.where(differs, losses, 0.0), differs=differs, span=span, has_range=has_range)
 
 
 def _of_groups(evidence: _Evidence, together: Grouping) -> _Evidence:

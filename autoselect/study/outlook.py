@@ -23,7 +23,7 @@ from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.result import Result
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import EXACT, SIXTEEN
-from autoselect.errors import TrialError
+from autoselect.errors import TrialError, UsageError
 from autoselect.isolation import machine
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -222,7 +222,7 @@ def _emulating(wholes: Sequence[_Whole], case: Case, settings: Settled, pool: Wo
     target, seconds = read_target(settings.target), 0.0
     places = [place for place, chip in enumerate(target.compilers) if chip in target.asked]
     for place in places if settings.emulation != "none" and wholes[0].sha256 else ():
-        with contextlib.suppress(TrialError):
+        with contextlib.suppress(TrialError, UsageError):  # A search goes on without an emulation, too.
             arguments = (case.files.root, wholes[0].sha256, place, settings.emulation_samples)
             seconds += pool.call(chip_jobs.seconds_of_emulation, *arguments, timeout_seconds=settings.trial_timeout)
     return seconds

@@ -342,6 +342,17 @@ def test_more_samples_bound_a_score_that_is_no_mean_more_closely(name: str, coun
     assert 298 <= samples_needed(metric, rows, allowed=0.01) < 400
 
 
+def test_models_of_few_and_of_many_different_answers_are_compared() -> None:
+    """Float's pseudo-values are remembered for as many groups of samples as they were made of."""
+    metric, rng = make_metric(f1, direction="maximize"), np.random.default_rng(0)
+    labels = rng.random(600) < 0.5
+    few = [rows_of(metric, labels ^ (rng.random(600) < share), labels) for share in (0.1, 0.2)]
+    many = rows_of(metric, rng.random(600), labels)
+    before = paired_drop(metric, few[1], few[0])
+    assert math.isfinite(paired_drop(metric, many, few[0]).bound)
+    assert paired_drop(metric, few[1], few[0]) == before
+
+
 def test_a_rare_class_bounds_a_score_less_closely() -> None:
     metric, rows = make_metric("balanced_accuracy"), labelled(600)
     rows[rows[:, 0] == 3] = [[0, 0]]
@@ -361,6 +372,7 @@ def test_no_number_of_samples_proves_a_perfect_score_by_a_function() -> None:
     constant = make_metric(lambda y_true, y_pred: float(len(y_true) > 0), direction="maximize")
     assert paired_drop(constant, perfect, perfect).bound == pytest.approx(1.0 - 0.05 ** (1.0 / 200))
     assert samples_needed(constant, perfect, allowed=0.01) == math.inf
+    assert paired_drop(constant, perfect[:1].repeat(1000, 0), perfect[:1].repeat(1000, 0)).bound > 0.014
     seldom = rows((answers > 0.5) ^ (rng.random(1000) < 0.1))
     bound = paired_drop(metric, seldom, seldom).bound
     assert 1000 < samples_needed(metric, seldom, allowed=0.5 * bound) < 8000
