@@ -42,7 +42,7 @@ def prepare_samples(
         **{_TOLD[part]: store.digests for part, store in parts.items()},
     }
     warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_overlapping(parts), *_few_groups(parts)]
-    warnings += _copied(store)
+    warnings += _copied(parts)
     warnings += [*_unlabelled(store), *_unnamed_output(outputs, metric), *_silent_inputs(calibration, inputs)]
     return {name: len(part) for name, part in parts.items()}, hashes, warnings
 
@@ -92,16 +92,18 @@ def _overlapping(parts: Mapping[str, SampleStore]) -> list[str]:
     ]
 
 
-def _copied(store: SampleStore) -> list[str]:
-    """A warning where samples are there more than once; a few copies among many samples change nothing."""
-    count, distinct = len(store), len(set(store.digests))
-    if store.groups is not None or distinct > 0.95 * count:
-        return []
-    return [
-        f"{count - distinct} of the {count} samples to score on are copies of others, and each counts as a sample of "
-        f"its own: bounds are closer than {counted(distinct, 'sample')} can show. Leave the copies out, or put each "
-        "sample and its copies into one group."
-    ]
+def _copied(parts: Mapping[str, SampleStore]) -> list[str]:
+    """Warnings where samples are there more than once; a few copies among many samples change nothing."""
+    told = []
+    for part, store in parts.items():
+        count, distinct = len(store), len(set(store.digests))
+        if store.groups is None and distinct < 0.95 * count:
+            told.append(
+                f"{count - distinct} of the {count} {_TOLD[part]} samples are copies of others, and each counts as a "
+                f"sample of its own: bounds are closer than {counted(distinct, 'sample')} can show. Leave the copies "
+                "out, or put each sample and its copies into one group."
+            )
+    return told
 
 
 def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:

@@ -28,26 +28,40 @@ MOVING = MOVERS | {"CONCATENATION", "PACK"}
 """Ops that write numbers that they read, as they are."""
 
 
-def _bring_forward(model: fb.Model) -> list[fb.Operator]:
+def _bring_forward(model: fb.Model) -> list[str]:
     """Bring CASTs in front of the ops that move what they read, in place, if it comes from a caller.
 
     Returns:
-        The ops that move float values now, the last one first.
+        Names of what is written no more: 8-bit numbers behind a caller's, and what a second CAST of one tensor wrote.
     """
     view = GraphView(model)
+    gone = _merge(view)
     from_caller = {i for i in fb.indices(view.graph.inputs) if _has_numbers(view.tensor(i))}
     for op in view.graph.operators:
         read = {*fb.indices(op.inputs)}
         if _moves(view, op) and from_caller & read and not any(_computes(view, i) for i in read - from_caller):
             from_caller.update(fb.indices(op.outputs))
-    moving = []
     for op in reversed([*view.graph.operators]):
         written = fb.indices(op.outputs)
         used = [i for i in written if view.readers(i) or view.is_output(i)]
         if from_caller.issuperset(written) and used and all(_is_cast_alone(view, i) for i in used):
+            gone += [fb.tensor_name(view.tensor(i)) for i in used]
             _swap(view, op)
-            moving.append(op)
-    return moving
+    return gone
+
+
+def _merge(view: GraphView) -> list[str]:
+    """Let those who read what one of several CASTs of a tensor writes read what the first one writes."""
+    gone, casts = list[str](), dict[int, int]()
+    for op in [op for op in view.graph.operators if _is_cast(view, op)]:
+        written = int(op.outputs[0])
+        first = casts.setdefault(int(op.inputs[0]), written)
+        if first != written and not view.is_output(written):
+            for reader in view.readers(written):
+                reader.inputs = np.array([first if i == written else i for i in fb.indices(reader.inputs)], np.int32)
+            view.replace([op])
+            gone.append(fb.tensor_name(view.tensor(written)))
+    return gone
 
 
 def _computes(view: GraphView, index: int) -> bool:
@@ -131,13 +145,20 @@ def _reach(model: fb.Model) -> list[fb.Operator]:
     held = {int(op.outputs[0]): _ENDS[view.tensor(op.inputs[0]).type] for op in casts}
     for op in view.graph.operators:
         values = [i for i in fb.indices(op.inputs) if i >= 0 and view.tensor(i).type == schema.TensorType.FLOAT32]
-        known = [i for i in values if i in held]
-        if _moves(view, op) and known and all(fb.is_constant(model, view.tensor(i)) for i in {*values} - {*known}):
-            low, high = zip(*(held[i] for i in known), strict=True)
-            held |= dict.fromkeys(fb.indices(op.outputs), (min(low), max(high)))
+        others = [view.tensor(i) for i in {*values} - held.keys()]
+        if _moves(view, op) and len(others) < len({*values}) and all(fb.is_constant(model, one) for one in others):
+            ends = [end for i in values if i in held for end in held[i]]
+            ends += [end for one in others for end in _ends_of(model, one)]
+            held |= dict.fromkeys(fb.indices(op.outputs), (min(ends), max(ends)))
     for index, ends in held.items():
         ranges.set_range(view.tensor(index), *ends)
     return casts
+
+
+def _ends_of(model: fb.Model, constant: fb.Tensor) -> tuple[float, float]:
+    """The least and the largest value of a constant; twice 0 if it has none."""
+    values = fb.constant_values(model, constant)
+    return float(np.min(values, initial=0.0)), float(np.max(values, initial=0.0))
 
 
 CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_of_inputs(model)), deed=_reach)

@@ -260,7 +260,7 @@ def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, groups: Groups |
     if metric.is_mean:
         evidence = _of_means(metric, ours[:, 0], theirs[:, 0])
         return evidence if together.is_each_alone else _of_groups(evidence, together)
-    bundles = together.bundled(_most_values(metric, together, ours, theirs), np.random.default_rng(0))
+    bundles = together.bundled(_most_values(metric, ours), np.random.default_rng(0))
     try:
         values = [_remembered(metric, side, bundles) for side in (ours, theirs)]
         drop = drop_from(metric.summarise(theirs), metric.summarise(ours), metric.direction)
@@ -278,15 +278,10 @@ def _evidence(metric: Metric, rows: Rows, reference_rows: Rows, groups: Groups |
     return replace(evidence, weight=min(1.0, 200 / len(bundles)), is_bundled=len(together.sizes) > 200)
 
 
-def _most_values(metric: Metric, together: Grouping, *sides: np.ndarray) -> int:
-    """How many pseudo-values there may be: each takes a score of all rows, but those of equal rows are one."""
+def _most_values(metric: Metric, rows: np.ndarray) -> int:
+    """How many pseudo-values there may be, the same for all models: each takes a score of all rows."""
     # Of a function nobody knows how long it takes; a score of our own takes about a second for so many numbers.
-    most = 200 if metric.is_costly else max(200, 50_000_000 // sides[0].size)
-    # Of wider rows it takes long to find the equal ones.
-    is_quick = together.is_each_alone and sides[0].size <= 1_000_000
-    if is_quick and all(len(np.unique(rows, axis=0)) <= most for rows in sides):
-        return len(together.sizes)
-    return most
+    return 200 if metric.is_costly else max(200, 50_000_000 // rows.size)
 
 
 def _of_means(metric: Metric, ours: np.ndarray, theirs: np.ndarray) -> _Evidence:

@@ -69,7 +69,7 @@ def test_the_split_has_a_seed_of_its_own(tmp_path: Path) -> None:
     assert parts[0] != parts[1]
 
 
-@pytest.mark.parametrize(("copies", "told"), [(5, ["48"]), (1, [])])
+@pytest.mark.parametrize(("copies", "told"), [(5, ["24", "24"]), (1, [])])
 def test_copies_of_samples_are_told_if_they_are_many(tmp_path: Path, copies: int, told: list[str]) -> None:
     """Each counts as a sample of its own."""
     places = np.arange(COUNT) // copies

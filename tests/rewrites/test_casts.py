@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,12 @@ def framed(x: Any) -> Any:
     import tensorflow as tf
 
     return tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=7)
+
+
+def padded_in_float(x: Any) -> Any:
+    import tensorflow as tf
+
+    return layers(tf.pad(tf.cast(x, tf.float32), [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=-100.0))
 
 
 def turned(x: Any) -> Any:
@@ -226,6 +233,35 @@ def test_no_number_is_cut_off_in_16_bits_whatever_the_samples_had() -> None:
     written = [model.subgraphs[0].tensors[op.outputs[0]] for op in model.subgraphs[0].operators[:2]]
     assert [fb.TENSOR_DTYPES[tensor.type] for tensor in written] == ["int8", "int16"]
     assert fb.scales(written[1])[0] * np.iinfo(np.int16).max > 254.0
+
+
+def test_a_constant_beside_the_numbers_is_not_cut_off() -> None:
+    prepared = casting(padded_in_float)
+    built, source = (prepared.builder.build(recipe).content for recipe in (Recipe(), IN_FLOAT))
+    for ours, floats in zip(*(outputs(content, numbers("uint8")) for content in (built, source)), strict=True):
+        assert np.abs(ours - floats).max() < 0.03 * np.abs(floats).max()
+
+
+@pytest.mark.parametrize("call", [cast_and_read_twice, moved(turned)])
+def test_of_two_equal_casts_one_stays(call: Callable[[Any], Any]) -> None:
+    """TensorFlow's converter writes one, others may write two."""
+    import tensorflow as tf
+
+    spec = tf.TensorSpec(SHAPE, "uint8", name="x0")
+    source = zoo.Source(tf.function(call, autograph=False).get_concrete_function(spec), ()).float_model
+    model = fb.parse(source)
+    graph = model.subgraphs[0]
+    place, first = next((i, op) for i, op in enumerate(graph.operators) if fb.op_type(model, op) == "CAST")
+    graph.tensors.append(copy(graph.tensors[first.outputs[0]]))
+    graph.tensors[-1].name = b"second"
+    second = copy(first)
+    second.outputs = [len(graph.tensors) - 1]
+    last = [op for op in graph.operators if first.outputs[0] in op.inputs][-1]
+    last.inputs = [second.outputs[0] if i == first.outputs[0] else i for i in last.inputs]
+    graph.operators.insert(place + 1, second)
+    prepared = zoo.prepare(fb.serialise(model), numbers("uint8"))
+    assert kinds(prepared, Recipe(io_type="int8")) == {OpKind.INTEGER}
+    assert "second" in normalise(fb.serialise(model)).folded
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

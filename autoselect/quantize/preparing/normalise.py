@@ -20,7 +20,7 @@ from autoselect.quantize.preparing import converter
 from autoselect.rewrites import casts, names
 from autoselect.rewrites.fixed_shapes import fold
 from autoselect.rewrites.respelling import DILATED, NORMALISED, NORMALISED_ALIKE, RESPELLED
-from autoselect.rewrites.rewriting import rewrite, rewritten
+from autoselect.rewrites.rewriting import Done, rewrite, rewritten
 from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.tflite_file import TfliteFile
@@ -104,9 +104,14 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     return Normalised(
         file=TfliteFile(model=model),
         node_names=_node_names(found, key.nodes),
-        folded=(*done.found.get(DILATED.name, ()), *(name for place, name in enumerate(nodes) if place not in twins)),
+        folded=(*_gone(done), *(name for place, name in enumerate(nodes) if place not in twins)),
         respelled=tuple(done.found.get(RESPELLED.name, ())),
     )
+
+
+def _gone(done: Done) -> tuple[str, ...]:
+    """What is written no more by the ops that stand for others."""
+    return tuple(name for rewrite in (casts.CASTS_FIRST, DILATED) for name in done.found.get(rewrite.name, ()))
 
 
 def _node_names(indices: Sequence[int | None], before: Sequence[str]) -> tuple[str, ...]:
