@@ -154,7 +154,8 @@ def _held(model: fb.Model) -> tuple[dict[str, Range], dict[str, Range]]:
     graph, tensors = reader.read_graph(model), model.subgraphs[0].tensors
     writers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
     read = {tensor for op in graph.ops if op.op_type != "CAST" for tensor in op.inputs}
-    cast = {op.inputs[0]: op.outputs[0] for op in graph.ops if op.op_type == "CAST"}
+    casts = (op for op in graph.ops if op.op_type == "CAST" and graph.tensors[op.outputs[0]].dtype == "float32")
+    cast = {_moved_from(op.inputs[0], writers): op.outputs[0] for op in casts}
     inputs, outputs = dict[str, Range](), dict[str, Range]()
     for index, spec in zip(graph.inputs, reader.input_specs(model), strict=True):
         is_whole = str(spec.dtype) in ("uint8", "int8")

@@ -140,16 +140,21 @@ def _of_inputs(model: fb.Model) -> dict[int, fb.Operator]:
     return {place: op for place, op in read.items() if _is_cast(view, op) and not view.is_output(int(op.outputs[0]))}
 
 
+def _all(model: fb.Model) -> list[fb.Operator]:
+    view = GraphView(model)
+    return [op for op in view.graph.operators if _is_cast(view, op)]
+
+
 def _reach(model: fb.Model) -> list[fb.Operator]:
-    view, casts = GraphView(model), [*_of_inputs(model).values()]
+    view, casts = GraphView(model), _all(model)
     held = {int(op.outputs[0]): _ENDS[view.tensor(op.inputs[0]).type] for op in casts}
     for op in view.graph.operators:
         values = [i for i in fb.indices(op.inputs) if i >= 0 and view.tensor(i).type == schema.TensorType.FLOAT32]
         others = [view.tensor(i) for i in {*values} - held.keys()]
         if _moves(view, op) and len(others) < len({*values}) and all(fb.is_constant(model, one) for one in others):
-            ends = [end for i in values if i in held for end in held[i]]
-            ends += [end for one in others for end in _ends_of(model, one)]
-            held |= dict.fromkeys(fb.indices(op.outputs), (min(ends), max(ends)))
+            pairs = [*(held[i] for i in values if i in held), *(_ends_of(model, one) for one in others)]
+            ends = min(low for low, _ in pairs), max(high for _, high in pairs)
+            held |= dict.fromkeys(fb.indices(op.outputs), ends)
     for index, ends in held.items():
         ranges.set_range(view.tensor(index), *ends)
     return casts
@@ -161,9 +166,9 @@ def _ends_of(model: fb.Model, constant: fb.Tensor) -> tuple[float, float]:
     return float(np.min(values, initial=0.0)), float(np.max(values, initial=0.0))
 
 
-CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_of_inputs(model)), deed=_reach)
-"""It gives what CASTs of inputs write in a calibrated model, and what moves that on, the range of the type that they
-read. So the quantizer gives it a scale of 1, whatever numbers the calibration samples had."""
+CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_all(model)), deed=_reach)
+"""It gives what CASTs write in a calibrated model, and what moves that on, the range of the type that they read. So the
+quantizer gives it a scale of 1, whatever numbers the samples had, if no op joins it to computed values."""
 
 
 def _leave_out(model: fb.Model) -> list[fb.Operator]:

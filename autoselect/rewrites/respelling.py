@@ -346,6 +346,6 @@ RESPELLED = Rewrite(name="ops respelled", applies=has_ops(*_WRITERS), deed=_resp
 DILATED = Rewrite(name="convolutions dilated", applies=has_ops("SPACE_TO_BATCH_ND"), deed=dilate)
 NARROWED = Rewrite(name="indices in 32 bits", applies=has_ops(*_INDEXED), deed=_narrow)
 
-NORMALISED_ALIKE = (Rewrite(name="ranges forgotten", deed=_forget_ranges), RESPELLED)
-NORMALISED = (CASTS_FIRST, *NORMALISED_ALIKE, DILATED, NARROWED)
+NORMALISED_ALIKE = (CASTS_FIRST, Rewrite(name="ranges forgotten", deed=_forget_ranges), RESPELLED)
+NORMALISED = (*NORMALISED_ALIKE, DILATED, NARROWED)
 """What happens to a float model before the quantizer folds and merges it; the former is all that it may need."""

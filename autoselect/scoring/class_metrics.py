@@ -125,7 +125,10 @@ class PairMetric(LabelMetric):
         return self._of_counts(*_counts(rows))
 
     def reach(self, rows: np.ndarray) -> float | None:
-        """That of a hit in the worst class, taken for the commonest other class that occurs or for the rarest."""
+        """That of the hit that costs most if its answer is the commonest other class, or the rarest.
+
+        Classes that no sample has do not count.
+        """
         hits, labelled, answered = _counts(rows)
         order = np.argsort(-labelled, kind="stable")[: np.count_nonzero(labelled)]
         before, worst = self.summarise(rows), 0.0

@@ -206,8 +206,9 @@ class _Evidence:
         span: What no loss can pass.
         weight: How many samples each loss is.
         evenness: So many groups of one size tell as much as one of these; 1 where each loss is of as many samples.
-        is_bundled: Whether there are as many losses as there can be, so that more samples make each one of more.
-        has_range: Whether the samples tell the span; else it is the size of what all of them add alike.
+        is_bundled: Whether each loss is of several samples; with more samples there are as many losses, each of more.
+        has_range: Whether the span is the range of what single losses are of; else all of them are of one size, which
+            is the span.
     """
 
     differences: np.ndarray
@@ -220,11 +221,11 @@ class _Evidence:
 
     def error(self) -> float:
         error = float(np.std(self.differences, ddof=1)) / math.sqrt(len(self.differences))
-        return error or self.span / len(self.differences)
+        return error or self.span / (self.weight * len(self.differences))
 
     def bound(self, tail: float, times: float = 1.0) -> float:
         """Upper bound on the mean, had there been so many times the samples."""
-        if self.is_bundled and times != 1.0:
+        if self.is_bundled and times > 1.0:
             return self._of_larger(times).bound(tail)
         weight = self.weight * times
         differing = self.evenness * weight * np.count_nonzero(self.differs)

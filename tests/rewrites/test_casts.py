@@ -278,7 +278,10 @@ def test_numbers_that_are_read_or_made_otherwise_are_cast(call: Callable[[Any], 
     built = prepared.builder.build(Recipe())
     assert [op.op_type for op in built.graph.ops if op.kind is OpKind.FLOAT] == ["CAST"]
     model = fb.parse(built.content)
-    assert not fb.scales(model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]])
+    graph = model.subgraphs[0]
+    assert not fb.scales(graph.tensors[graph.inputs[0]])
+    ends = [graph.tensors[op.outputs[0]] for op in graph.operators if fb.op_type(model, op) == "QUANTIZE"]
+    assert [fb.scales(tensor) for tensor in ends] == [(1.0,)]
     [[x]] = numbers("uint8", 1)
     pairs = zip(outputs_of(built.content, x), outputs_of(prepared.calibrated.content, x), strict=True)
     for ours, source in pairs:

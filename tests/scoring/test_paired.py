@@ -371,6 +371,7 @@ def test_no_number_of_samples_proves_a_perfect_score_by_a_function() -> None:
     constant = make_metric(lambda y_true, y_pred: float(len(y_true) > 0), direction="maximize")
     assert paired_drop(constant, perfect, perfect).bound == pytest.approx(1.0 - 0.05 ** (1.0 / 200))
     assert samples_needed(constant, perfect, allowed=0.01) == math.inf
+    assert samples_needed(constant, perfect, allowed=0.015) == pytest.approx(993, abs=10)
     assert paired_drop(constant, perfect[:1].repeat(1000, 0), perfect[:1].repeat(1000, 0)).bound > 0.014
     seldom = rows((answers > 0.5) ^ (rng.random(1000) < 0.1))
     bound = paired_drop(metric, seldom, seldom).bound
