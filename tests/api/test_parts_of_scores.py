@@ -66,8 +66,9 @@ def test_parts_are_as_sure_as_a_metric_of_the_catalogue(tmp_path: Any, evaluator
     for row in both:
         other = theirs.loc[row["sha256"]]
         assert row[evaluator.__name__] == pytest.approx(other[metric])
-        for column in ("drop_bound", "heldout_drop_low", "heldout_drop_high"):
-            assert row[column] == pytest.approx(other[column], abs=2e-3), column
+        # Of 300 held-out samples a function has 200 pseudo-values, a score of the catalogue's 300.
+        for column, near in (("drop_bound", 1e-3), ("heldout_drop_low", 1e-2), ("heldout_drop_high", 1e-2)):
+            assert row[column] == pytest.approx(other[column], abs=near), column
     assert "of resamples of the search samples" in ours.summary["verdict"]
     assert (ours.directory / "limits.csv").exists()
 
