@@ -20,7 +20,7 @@ from autoselect.data.texts import read_text
 from autoselect.domain.graph import Graph
 from autoselect.domain.recipe import IoType, Quantizer, Recipe
 from autoselect.domain.tensors import TensorSpec, in_source_order
-from autoselect.domain.units import MOVERS
+from autoselect.domain.units import moved_from
 from autoselect.errors import ModelError, RecipeError, UsageError
 from autoselect.isolation.pool import open_pool
 from autoselect.quantize.preparing import converter, litert
@@ -333,10 +333,8 @@ def _spec(spec: TensorSpec) -> dict[str, Any]:
 def _writer_of(graph: Graph, output: TensorSpec) -> str:
     """Type of the op that computes an output, which others may move; empty if the model only passes it on."""
     index = next((i for i in graph.outputs if graph.tensors[i].name == output.name), -1)
-    writers = graph.producers()
-    while index in writers and graph.ops[writers[index]].op_type in MOVERS:
-        index = graph.ops[writers[index]].inputs[0]
-    return graph.ops[writers[index]].op_type if index in writers else ""
+    place = graph.producers().get(moved_from(graph, index))
+    return "" if place is None else graph.ops[place].op_type
 
 
 def _metric(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], writer: str) -> tuple[str, str]:

@@ -110,9 +110,10 @@ def describe_float(root: Path, *, is_prepared: bool = False) -> BuildReply:
 
     Args:
         root: The case.
-        is_prepared: Whether candidates are made in the case. If a chip's compiler cuts models into pieces, the
-            fragmentation is then that of the float model as candidates have its ops. Ops that are folded in all of
-            them, such as those of a free batch, may cut the model as it came into dozens of pieces.
+        is_prepared: Whether the case has what candidates are made of. If it has, and a chip's compiler cuts models
+            into pieces, fragmentation is that of the candidate whose ops are all float. Ops that no candidate has,
+            such as those that compute the sizes of a free batch, may cut the model that the user brought into dozens
+            of pieces. If it has not, fragmentation is that of the model that the user brought.
     """
     case = open_case(root)
     content = case.files.float_model.read_bytes()

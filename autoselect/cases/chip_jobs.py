@@ -330,9 +330,9 @@ def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: i
 
 
 def seconds_of_emulation(root: Path, sha256: str, chip: int, most: int | None) -> float:
-    """About how long :func:`emulate` takes, in seconds, by loading the model and running it on three samples.
+    """Estimate how many seconds :func:`emulate` takes: the model is loaded, and run on three samples.
 
-    It is 0 with an evaluator, which runs the model itself.
+    It is 0 with an evaluator: nobody knows how often that runs the model.
 
     Args:
         root: The case.

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.domain.graph import Op
-from autoselect.domain.units import MOVERS
+from autoselect.domain.units import moved_from
 from autoselect.isolation.worker import kept
 from autoselect.runs.files import write_bytes
 from autoselect.tflite import flatbuffer as fb
@@ -152,10 +151,10 @@ def _with_zero(held: Range) -> Range:
 def _held(model: fb.Model) -> tuple[dict[str, Range], dict[str, Range]]:
     """The ranges of the inputs and of the outputs of a calibrated model; of 8-bit numbers that of what they become."""
     graph, tensors = reader.read_graph(model), model.subgraphs[0].tensors
-    writers = {tensor: graph.ops[place] for tensor, place in graph.producers().items()}
+    written_by = {tensor: graph.ops[place].op_type for tensor, place in graph.producers().items()}
     read = {tensor for op in graph.ops if op.op_type != "CAST" for tensor in op.inputs}
     casts = (op for op in graph.ops if op.op_type == "CAST" and graph.tensors[op.outputs[0]].dtype == "float32")
-    cast = {_moved_from(op.inputs[0], writers): op.outputs[0] for op in casts}
+    cast = {moved_from(graph, op.inputs[0]): op.outputs[0] for op in casts}
     inputs, outputs = dict[str, Range](), dict[str, Range]()
     for index, spec in zip(graph.inputs, reader.input_specs(model), strict=True):
         is_whole = str(spec.dtype) in ("uint8", "int8")
@@ -163,14 +162,7 @@ def _held(model: fb.Model) -> tuple[dict[str, Range], dict[str, Range]]:
         if source is not None and (held := range_of(tensors[source])) is not None:
             inputs[spec.key] = _with_zero(held)
     for index, spec in zip(graph.outputs, reader.output_specs(model), strict=True):
-        held, op = range_of(tensors[index]), writers.get(_moved_from(index, writers))
-        if held is not None and op is not None and op.op_type not in FIXED_SCALE_OPS and str(spec.dtype) == "float32":
+        held, op_type = range_of(tensors[index]), written_by.get(moved_from(graph, index))
+        if held is not None and op_type not in (None, *FIXED_SCALE_OPS) and str(spec.dtype) == "float32":
             outputs[spec.key] = _with_zero(held)
     return inputs, outputs
-
-
-def _moved_from(tensor: int, writers: Mapping[int, Op]) -> int:
-    """The tensor that ops only move the values of, up to this one."""
-    while tensor in writers and writers[tensor].op_type in MOVERS:
-        tensor = writers[tensor].inputs[0]
-    return tensor

@@ -69,6 +69,14 @@ def units(graph: Graph, nodes: Sequence[Node]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(group) for group in sorted(groups.values(), key=lambda group: first[group[0]]))
 
 
+def moved_from(graph: Graph, tensor: int) -> int:
+    """The tensor whose values ops of :data:`MOVERS` alone move on to a tensor; itself if another op writes it."""
+    writers = graph.producers()
+    while tensor in writers and graph.ops[writers[tensor]].op_type in MOVERS:
+        tensor = graph.ops[writers[tensor]].inputs[0]
+    return tensor
+
+
 def nodes_behind(graph: Graph, nodes: Sequence[Node], places: Mapping[int, int], failing: int) -> list[str]:
     """Names of the nodes because of which an op of a candidate cannot be run; empty if the op comes from no node.
 

@@ -29,10 +29,13 @@ MOVING = MOVERS | {"CONCATENATION", "PACK"}
 
 
 def _bring_forward(model: fb.Model) -> list[str]:
-    """Bring CASTs in front of the ops that move what they read, in place, if it comes from a caller.
+    """Put each CAST in front of the ops that move numbers from an input of the model to the CAST, in place.
+
+    CASTs of tensors that the model computes stay where they are.
 
     Returns:
-        Names of what is written no more: 8-bit numbers behind a caller's, and what a second CAST of one tensor wrote.
+        Names of the tensors that no op writes any more: the 8-bit outputs of these ops, and the outputs of CASTs that
+        read the same tensor as another CAST.
     """
     view = GraphView(model)
     gone = _merge(view)
@@ -53,7 +56,7 @@ def _bring_forward(model: fb.Model) -> list[str]:
 def _merge(view: GraphView) -> list[str]:
     """Let those who read what one of several CASTs of a tensor writes read what the first one writes."""
     gone, casts = list[str](), dict[int, int]()
-    for op in [op for op in view.graph.operators if _is_cast(view, op)]:
+    for op in _casts(view):
         written = int(op.outputs[0])
         first = casts.setdefault(int(op.inputs[0]), written)
         if first != written and not view.is_output(written):
@@ -90,6 +93,11 @@ def _is_cast(view: GraphView, op: fb.Operator) -> bool:
     if view.type_of(op) != "CAST" or view.tensor(op.outputs[0]).type != schema.TensorType.FLOAT32:
         return False
     return _has_numbers(view.tensor(op.inputs[0]))
+
+
+def _casts(view: GraphView) -> list[fb.Operator]:
+    """All CASTs of 8-bit numbers to float."""
+    return [op for op in view.typed("CAST") if _is_cast(view, op)]
 
 
 def _swap(view: GraphView, op: fb.Operator) -> None:
@@ -140,13 +148,8 @@ def _of_inputs(model: fb.Model) -> dict[int, fb.Operator]:
     return {place: op for place, op in read.items() if _is_cast(view, op) and not view.is_output(int(op.outputs[0]))}
 
 
-def _all(model: fb.Model) -> list[fb.Operator]:
-    view = GraphView(model)
-    return [op for op in view.graph.operators if _is_cast(view, op)]
-
-
 def _reach(model: fb.Model) -> list[fb.Operator]:
-    view, casts = GraphView(model), _all(model)
+    casts = _casts(view := GraphView(model))
     held = {int(op.outputs[0]): _ENDS[view.tensor(op.inputs[0]).type] for op in casts}
     for op in view.graph.operators:
         values = [i for i in fb.indices(op.inputs) if i >= 0 and view.tensor(i).type == schema.TensorType.FLOAT32]
@@ -166,9 +169,10 @@ def _ends_of(model: fb.Model, constant: fb.Tensor) -> tuple[float, float]:
     return float(np.min(values, initial=0.0)), float(np.max(values, initial=0.0))
 
 
-CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda model: bool(_all(model)), deed=_reach)
-"""It gives what CASTs write in a calibrated model, and what moves that on, the range of the type that they read. So the
-quantizer gives it a scale of 1, whatever numbers the samples had, if no op joins it to computed values."""
+CASTS_REACH = Rewrite(name="casts reach as far as 8 bits", applies=lambda m: bool(_casts(GraphView(m))), deed=_reach)
+"""A calibrated model in which the outputs of CASTs, and of ops that move these numbers on, have the range of the type
+that the CAST reads. So the quantizer gives them a scale of 1, whatever numbers the calibration samples had; but a
+tensor that an op joins to computed values gets the scale of these."""
 
 
 def _leave_out(model: fb.Model) -> list[fb.Operator]:
@@ -198,7 +202,12 @@ a CAST writes, and puts a GATHER in front of a CAST."""
 
 
 def put_back(model: fb.Model, before: fb.Model) -> None:
-    """Put the CASTs that :data:`CASTS_LEFT_OUT` took from a model into what the quantizer made of it, in place."""
+    """Put the CASTs that :data:`CASTS_LEFT_OUT` leaves out into a quantized model, in place.
+
+    Args:
+        model: What the quantizer made of the model without the CASTs; it is changed.
+        before: The model with the CASTs.
+    """
     view, source = GraphView(model), GraphView(before)
     inputs = [*fb.indices(view.graph.inputs)]
     for place, given in _of_inputs(before).items():

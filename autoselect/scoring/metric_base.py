@@ -167,12 +167,15 @@ class Metric(ABC):
         return self.scored(reference, whose="the float model")
 
     def reach(self, rows: np.ndarray) -> float | None:
-        """How much one sample may take from a score if it is answered otherwise, times the number of samples.
+        """The most by which another answer to one sample may change the score, times the number of samples.
 
-        It is asked if all samples add the same to the score, so that they do not tell; None if that is unknown.
+        It is asked for only if all samples add the same to the score, so that their spread tells nothing.
 
         Args:
-            rows: Shape (n_samples, row_length), float64.
+            rows: Evidence of the samples, shape (n_samples, row_length), float64.
+
+        Returns:
+            In the units of the score; None if the metric knows no such bound.
         """
         return None
 

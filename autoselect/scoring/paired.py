@@ -206,9 +206,10 @@ class _Evidence:
         span: What no loss can pass.
         weight: How many samples each loss is.
         evenness: So many groups of one size tell as much as one of these; 1 where each loss is of as many samples.
-        is_bundled: Whether each loss is of several samples; with more samples there are as many losses, each of more.
-        has_range: Whether the span is the range of what single losses are of; else all of them are of one size, which
-            is the span.
+        is_bundled: Whether each loss is that of several samples together. More samples then make these larger, and do
+            not make more losses.
+        has_range: Whether ``span`` is the range of the values whose differences the losses are. If not, all these
+            values are of one size, and ``span`` is that size.
     """
 
     differences: np.ndarray
