@@ -128,6 +128,24 @@ def test_what_surely_does_not_spill_is_not_compiled_before_the_front(found: auto
     assert not any("is compiled" in note for note in found.manifest["notes"])
 
 
+def searched(folder: Path, source: zoo.Source, shape: tuple[int, ...], **wishes: Any) -> autoselect.Run:
+    """A search of a model of one input, on random samples, without an emulation."""
+    model = folder / "model.tflite"
+    model.write_bytes(source.float_model)
+    rows = [{"x0": row} for row in np.random.default_rng(0).normal(size=(12, *shape)).astype(np.float32)]
+    return autoselect.search(
+        model,
+        calibration=rows[:6],
+        evaluation=rows[6:],
+        metric="sqnr_db",
+        target=TARGET,
+        early_exit=False,
+        emulation="none",
+        output=folder / "run",
+        **wishes,
+    )
+
+
 @pytest.fixture(scope="module")
 def spilling(tmp_path_factory: pytest.TempPathFactory) -> autoselect.Run:
     """Of a model whose whole builds do not spill: a long row, read by two convolutions that may be in two forms."""
@@ -138,26 +156,9 @@ def spilling(tmp_path_factory: pytest.TempPathFactory) -> autoselect.Run:
         ways = [tf.nn.conv2d(row, zoo.weights(1, 64, 1, 4, seed=i), (1, 1, 160, 1), "VALID") for i in range(2)]
         return ways[0] * ways[0] + ways[1] * ways[1]
 
+    wishes = {"trials": 10, "workers": 1, "seed": 0, "repairs": False, "int16": False, "racing": False}
     folder = tmp_path_factory.mktemp("spilling")
-    model = folder / "model.tflite"
-    model.write_bytes(zoo.from_function(call, (1, 16000)).float_model)
-    rows = [{"x0": row} for row in np.random.default_rng(0).normal(size=(12, 1, 16000)).astype(np.float32)]
-    return autoselect.search(
-        model,
-        calibration=rows[:6],
-        evaluation=rows[6:],
-        metric="sqnr_db",
-        target=TARGET,
-        trials=10,
-        workers=1,
-        seed=0,
-        repairs=False,
-        int16=False,
-        early_exit=False,
-        emulation="none",
-        racing=False,
-        output=folder / "run",
-    )
+    return searched(folder, zoo.from_function(call, (1, 16000)), (1, 16000), **wishes)
 
 
 def test_where_mixes_spill_every_candidate_is_compiled_and_the_run_says_so(spilling: autoselect.Run) -> None:
@@ -208,22 +209,9 @@ def test_the_unit_of_prices_is_float_without_the_ops_that_are_folded_in_all_cand
             x = tf.reshape(tf.nn.relu(x), tf.stack([sizes[0], 8, 8]))
         return x
 
-    model = tmp_path / "model.tflite"
-    model.write_bytes(zoo.from_function(call, (None, 8, 8)).float_model)
-    rows = [{"x0": row} for row in np.random.default_rng(0).normal(size=(12, 1, 8, 8)).astype(np.float32)]
-    run = autoselect.search(
-        model,
-        calibration=rows[:6],
-        evaluation=rows[6:],
-        metric="sqnr_db",
-        target=TARGET,
-        trials=4,
-        early_exit=False,
-        emulation="none",
-        output=tmp_path / "run",
-    )
+    run = searched(tmp_path, zoo.from_function(call, (None, 8, 8)), (1, 8, 8), trials=4)
     made = run.trials.set_index("origin")["penalty"]["baseline:float"]
     assert run.summary["references"]["float"]["penalty"] == pytest.approx(made)
-    (chip,) = (autoselect.inspect(model, target=TARGET).target or {})["chips"]
+    (chip,) = (autoselect.inspect(tmp_path / "model.tflite", target=TARGET).target or {})["chips"]
     assert chip["partitions"] > 1
     assert run.what_if("recommended", target="qualcomm-sm8650").penalty > 0
