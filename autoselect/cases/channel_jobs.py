@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases.divergence import (
-    Run,
     decibels_of,
     float_outputs,
     groups_of,
     outputs_of,
+    run_of,
     samples_of,
     spread_rows,
 )
@@ -23,6 +23,7 @@ from autoselect.cases.score_jobs import score
 from autoselect.domain.findings import GroupCloseness
 from autoselect.scoring.channel_groups import powers, short_of_steps
 from autoselect.scoring.metric_base import in_reals
+from autoselect.tflite.runner import Running
 
 _SAMPLES = 32
 
@@ -71,14 +72,14 @@ def group_closeness(root: Path, sha256: str) -> list[GroupCloseness]:
     return closeness_of_groups(root, case.runner(sha256), "calibration", range(len(case.samples("calibration"))))
 
 
-def closeness_of_groups(root: Path, runner: Run, samples: str, rows: Sequence[int]) -> list[GroupCloseness]:
+def closeness_of_groups(root: Path, runner: Running, samples: str, rows: Sequence[int]) -> list[GroupCloseness]:
     """How close the groups of channels of any model are to float's, on a few of these samples of a folder."""
     case, rows = open_case(root), [rows[i] for i in spread_rows(len(rows), _SAMPLES)]
     expected = float_outputs(root, samples, tuple(rows))
     groups = {key: found for key, found in groups_of(expected).items() if found}
     if not groups:
         return []
-    outputs = outputs_of(runner, samples_of(case, samples, rows))
+    outputs = outputs_of(run_of(runner, samples), samples_of(case, samples, rows))
     closeness = []
     for key, found in groups.items():
         pairs = [(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)]

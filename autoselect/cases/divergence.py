@@ -106,13 +106,14 @@ def look_at_each(
     case, expected = open_case(root), float_outputs(root, samples, tuple(rows))
     contents = [case.builder.content(Recipe.from_json(recipe)) for recipe in recipes]
     runners, groups = [Runner(wide_kernels.quick(content)) for content in contents], groups_of(expected)
-    store = case.samples(samples)
+    store, runs = case.samples(samples), [run_of(runner, samples) for runner in runners]
     found = np.full((len(recipes), len(rows)), np.nan)
     done = list[int]()
-    for places in _looks(len(rows)) if instead_of else [range(len(rows))]:
+    in_parts = instead_of and not any(runner.has_steps for runner in runners)  # Steps have an order.
+    for places in _looks(len(rows)) if in_parts else [range(len(rows))]:
         for place in places:
             sample = store.inputs(rows[place])
-            found[:, place] = [_noise_to_signal(run(sample), expected[place], groups) for run in runners]
+            found[:, place] = [_noise_to_signal(run(sample), expected[place], groups) for run in runs]
         done = sorted([*done, *places])
         looked = [
             Looked(
@@ -169,13 +170,13 @@ def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], wit
     case = open_case(root)
     runner = Runner(wide_kernels.quick(case.builder.content(Recipe.from_json(recipe))))
     expected = float_outputs(root, samples, tuple(rows))
-    return _shares(runner, samples_of(case, samples, rows), expected, within)
+    return _shares(run_of(runner, samples), samples_of(case, samples, rows), expected, within)
 
 
 def shares_of_error(root: Path, content: bytes, rows: Sequence[int]) -> list[float]:
     """The shares of error of any model of the case's interface on calibration samples, see :class:`Looked`."""
     expected = float_outputs(root, "calibration", tuple(rows))
-    return _shares(Runner(content), samples_of(open_case(root), "calibration", rows), expected)
+    return _shares(Runner(content).go_on, samples_of(open_case(root), "calibration", rows), expected)
 
 
 def closeness(case: OpenCase, runner: Running) -> np.ndarray:
@@ -189,7 +190,8 @@ def closeness(case: OpenCase, runner: Running) -> np.ndarray:
     store = case.samples("calibration")
     rows = spread_rows(len(store), _CLOSENESS_SAMPLES)
     expected = float_outputs(case.files.root, "calibration", tuple(rows))
-    shares = _shares(runner, samples_of(case, "calibration", rows), expected)
+    runner.reset()
+    shares = _shares(runner.go_on, samples_of(case, "calibration", rows), expected)
     return decibels_of(np.reshape(shares, (-1, 1)))
 
 
@@ -225,8 +227,8 @@ def on_kernels(root: Path, sha256: str, is_chosen: bool) -> OnKernels | None:
         return None
     store = case.samples("calibration")
     rows = spread_rows(len(store), _samples_on_kernels(macs) if is_chosen else _FEWEST_ON_KERNELS)
-    outputs = outputs_of(case.runner(sha256, shipped=True), samples_of(case, "calibration", rows))
-    stood_in = outputs_of(case.runner(sha256), samples_of(case, "calibration", rows))
+    outputs = outputs_of(case.runner(sha256, shipped=True).go_on, samples_of(case, "calibration", rows))
+    stood_in = outputs_of(case.runner(sha256).go_on, samples_of(case, "calibration", rows))
     expected = float_outputs(root, "calibration", tuple(rows))
     return OnKernels(
         samples=len(rows),
@@ -316,4 +318,9 @@ def float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outpu
     """What the float model gives for some of the samples of a folder, which a worker keeps."""
     case = open_case(root)
     runner = Runner(case.files.float_model.read_bytes())
-    return outputs_of(runner, samples_of(case, samples, rows))
+    return outputs_of(run_of(runner, samples), samples_of(case, samples, rows))
+
+
+def run_of(runner: Running, samples: str) -> Run:
+    """How a model runs on the samples of a folder: those of calibration are steps of a model that has steps."""
+    return runner.go_on if samples == "calibration" else runner

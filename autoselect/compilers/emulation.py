@@ -149,6 +149,8 @@ class EmulatedRunner:
         self.inference_seconds += time.perf_counter() - start
         return {spec.key: dequantized(values[tensor], detail) for spec, tensor, detail in self._fetches}
 
+    go_on = __call__
+
     def reset(self) -> None:
         """Do nothing: a compiled model keeps nothing from one sample to the next."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases.channel_jobs import closeness_of_groups
-from autoselect.cases.divergence import divergence, error_shares, samples_of
+from autoselect.cases.divergence import divergence, error_shares, run_of, samples_of
 from autoselect.cases.open_case import open_case
 from autoselect.diagnosis.activations import activation_statistics
 from autoselect.domain.findings import Ablation, ActivationStatistics, GroupCloseness
@@ -129,10 +129,10 @@ def model_metrics(
         MetricError: If a metric raises or returns no single number.
     """
     case = open_case(root)
-    float_runner, runner = Runner(case.files.float_model.read_bytes()), Runner(content)
+    models = [run_of(Runner(each), samples) for each in (case.files.float_model.read_bytes(), content)]
     values: dict[str, list[float]] = {name: [] for name in metrics}
     for number, sample in enumerate(samples_of(case, samples, rows)):
-        outputs = [list(run(sample).values()) for run in (float_runner, runner)]
+        outputs = [list(run(sample).values()) for run in models]
         for name, metric in metrics.items():
             where = f"the model's outputs (sample {number}, counted from 0)"
             values[name].append(scalar_of(f"Metric {name!r}", metric, where, *outputs))

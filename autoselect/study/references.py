@@ -83,7 +83,8 @@ def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]
         return ()
     remedy = "Bring more calibration samples, from the same source as those that are scored, and prepare them alike."
     if settings.has_evaluator and not settings.feedback:
-        remedy += " If an output is fed back as an input, say so with --feedback."
+        remedy += " If the model has a state, bring consecutive steps. If an output is fed back as an input, say so "
+        remedy += "with --feedback."
     return (f"Values leave the ranges that calibration saw, and integers cut them off: {listed(clipped)}. {remedy}",)
 
 

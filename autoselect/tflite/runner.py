@@ -71,9 +71,15 @@ class Running(Protocol):
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
         """Run one sample from a fresh state."""
 
+    def go_on(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
+        """Run the next calibration sample."""
+
+    def reset(self) -> None:
+        """Begin again with a fresh state."""
+
 
 class Runner:
-    """One model, ready to be run a sample at a time; state never leaks from one sample to the next.
+    """One model, ready to be run a sample at a time; a call leaves no state to the next.
 
     Integer inputs and outputs are quantized from and dequantized to float32, so that a caller sees the
     same float values for every candidate. Inputs are matched by name.
@@ -149,6 +155,22 @@ class Runner:
         self.reset()
         return self.step(inputs)
 
+    def go_on(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
+        """Run the next calibration sample: a model whose state is in resources goes on with it, any other is called.
+
+        To a model that assigns variables a sample is a step, and all its steps begin with zeros if each is called.
+        TensorFlow's calibrator keeps such a state, too.
+
+        Raises:
+            ScoreError: As :meth:`step`.
+        """
+        return self.step(inputs) if self.has_steps else self(inputs)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether :meth:`go_on` keeps a state from one sample to the next."""
+        return self._interface.has_resources
+
     def listed(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The outputs for one sample, in the order of the file."""
         found = self(inputs)
@@ -196,12 +218,12 @@ class Runner:
     def watch(
         self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int]
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Run samples one by one, and give the values of tensors after each; they must be readable.
+        """Run samples one after the other, see :meth:`go_on`, and give the values of readable tensors after each.
 
         What holds none is passed over: the outputs of a WHILE that nobody reads, tensors without elements.
         """
         for sample in samples:
-            self(sample)
+            self.go_on(sample)
             for index in tensors:
                 try:
                     value = self.tensor(index)

@@ -50,7 +50,7 @@ def test_closeness_is_that_of_samples_on_which_float_says_something(
     case: Any, run: Callable[[int], dict[str, np.ndarray]], expected: float
 ) -> None:
     """An error power of 1 of 25 in the mask and none in the state is a share of 1 in 50."""
-    runner: Any = run
+    runner: Any = SimpleNamespace(go_on=run, reset=lambda: None)
     assert closeness(case, runner).mean() == pytest.approx(expected)
 
 
@@ -122,6 +122,8 @@ def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
     ran: list[int] = []
 
     class Candidate:
+        has_steps = False
+
         def __init__(self, _content: bytes) -> None:
             pass
 
@@ -140,3 +142,29 @@ def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
     assert sorted(ran) == list(range(0, 16, 16 // runs))
     assert looked.shares == pytest.approx(errors[:: 16 // runs] ** 2)
     assert looked.is_whole == (runs == 16)
+
+
+def test_steps_run_in_their_order_whatever_would_end_them_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The candidate is far worse than what it would replace, which ends others after four samples of sixteen."""
+    ran: list[int] = []
+
+    class Stepping:
+        has_steps = True
+
+        def __init__(self, _content: bytes) -> None:
+            pass
+
+        def go_on(self, row: int) -> dict[str, np.ndarray]:
+            ran.append(row)
+            return {"y": np.array([1.5])}
+
+    built = SimpleNamespace(content=lambda recipe: b"12345678")
+    store = SimpleNamespace(inputs=lambda row: row)
+    monkeypatch.setattr(divergence, "Runner", Stepping)
+    monkeypatch.setattr(wide_kernels, "quick", lambda content: content)
+    monkeypatch.setattr(divergence, "open_case", lambda _: SimpleNamespace(builder=built, samples=lambda _: store))
+    monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [{"y": np.ones(1)}] * len(rows))
+    rivals = ([[0.01] * 16], [8], 0.95)
+    [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], "calibration", range(16), rivals)
+    assert ran == list(range(16))
+    assert looked.is_whole

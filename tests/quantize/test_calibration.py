@@ -121,6 +121,23 @@ def test_all_but_the_branches_is_quantized(make: Callable[[], bytes], op_type: s
         assert integer == pytest.approx(expected, abs=0.05 * float(np.abs(expected).max()) + 0.05)
 
 
+def test_a_state_is_calibrated_as_steps_reach_it() -> None:
+    """Half of a sum stays: its range after many steps is about twice that after each first one."""
+    content = zoo.remembering()
+    source = TfliteFile(content)
+    samples = [[np.full((1, 8), 10.0, np.float32)]] * 20
+    found = calibration.found_ranges(source, samples)
+    runner, stepped = Runner(content, preserve_all_tensors=True), {index: list[float]() for index in found}
+    for [x] in samples:
+        runner.step(x)
+        for index, seen in stepped.items():
+            seen.extend(runner.tensor(index).ravel().tolist())
+    assert found == {index: pytest.approx((min(seen), max(seen))) for index, seen in stepped.items()}
+    runner.reset()
+    runner.step(samples[0][0])
+    assert any(found[index][1] > 1.5 * runner.tensor(index).max() > 0.0 for index in found)
+
+
 def test_a_wrong_sample_is_refused() -> None:
     with pytest.raises(PreparationError, match="Calibrating"):
         calibration.calibrate(TfliteFile(looping()), [[np.zeros((1, 3), np.float32)]])

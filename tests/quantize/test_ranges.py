@@ -54,6 +54,12 @@ def test_the_moving_average_by_hand() -> None:
     np.testing.assert_allclose(ranges.moving_average(histogram), (-1.2, 3.0))
 
 
+def test_what_has_one_value_a_sample_keeps_all_of_its_range() -> None:
+    """The average of such a range is a point, and integers would give one answer to all samples."""
+    histogram = filled(*(np.array([value]) for value in (-17.0, 4.0, -2.0, 0.5)))
+    assert ranges.moving_average(histogram) == (-17.0, 4.0)
+
+
 def quantization_error(values: np.ndarray, low: float, high: float) -> float:
     step = (high - low) / 255
     rounded = np.rint((np.clip(values, low, high) - low) / step) * step + low

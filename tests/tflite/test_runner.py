@@ -185,6 +185,21 @@ def test_a_streaming_model_keeps_its_state_between_steps(model: Callable[[], byt
     assert np.array_equal(first, fresh)
 
 
+def test_calibration_samples_are_steps_of_a_model_that_assigns_variables() -> None:
+    """A fused LSTM begins each sample anew: its samples are whole sequences."""
+    content = zoo.remembering()
+    one, two = (sample[0] for sample in zoo.random_samples(content, 2))
+    runner, stepping = Runner(content), Runner(content)
+    runner.reset()
+    for sample in (one, two, one):
+        assert np.array_equal(*(next(iter(run(sample).values())) for run in (runner.step, stepping.go_on)))
+    content = zoo.lstm().float_model
+    one, two = (sample[0] for sample in zoo.random_samples(content, 2))
+    runner, stepping = Runner(content), Runner(content)
+    for sample in (one, two, one):
+        assert np.array_equal(*(next(iter(run(sample).values())) for run in (runner, stepping.go_on)))
+
+
 def test_an_output_outlives_the_next_run() -> None:
     content = zoo.cnn().float_model
     one, two = (sample[0] for sample in zoo.random_samples(content, 2))

@@ -117,7 +117,7 @@ class _Run:
 
     def start(self, sample: Mapping[str, np.ndarray]) -> None:
         for model in self._models:
-            model(sample)
+            model.go_on(sample)
 
     def reference(self, place: Place) -> np.ndarray:
         """The float output."""

@@ -54,7 +54,7 @@ def error_parts(
     runner = Runner(fb.serialise(twins.model), readable=read, delegates=False)
     sums = {name: _Sums() for name in watched}
     for sample in samples:
-        runner(sample)
+        runner.go_on(sample)
         for name, found in watched.items():
             sums[name].add(runner, found)
     return {name: found.parts() for name, found in sums.items()}

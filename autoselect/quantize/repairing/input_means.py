@@ -79,7 +79,7 @@ def mean_tensors(
     sums: dict[int, np.ndarray] = {}
     count, left = 0, set(tensors)
     for sample in samples:
-        runner(sample)
+        runner.go_on(sample)
         count += 1
         for index in sorted(left):
             value = runner.tensor(index)

@@ -27,8 +27,9 @@ Values = Mapping[str, np.ndarray]
 class Onward:
     """One model whose ops are run from front to back over the same samples.
 
-    Each op runs once a sample, where what is read later fits into memory and can be handed to a model. It cannot in
-    models with resources, and where shapes differ by sample: there ops run again, from further ahead.
+    Each op runs once a sample, where what is read later fits into memory and can be handed to a model. It cannot where
+    shapes differ by sample: there ops run again, from further ahead. Nor can it in models with resources, of which all
+    ops run again each time, since an op at the end may assign the state that one at the beginning reads.
     """
 
     def __init__(self, model: fb.Model, samples: Callable[[], Iterable[Mapping[str, np.ndarray]]]) -> None:
@@ -47,6 +48,7 @@ class Onward:
 
         self._known, self._values = set(inputs), fed
         self._shapes: Mapping[str, tuple[int, ...]] = {}
+        self._has_resources = any(fb.TENSOR_DTYPES[tensor.type] == "resource" for tensor in self._graph.tensors)
 
     def mean(self, place: int, tensor: int) -> np.ndarray:
         """Mean over the samples of a tensor that ops before a place compute, float64, in its shape.
@@ -59,7 +61,7 @@ class Onward:
             ScoreError: If the interpreter refuses the model, or fails on a sample.
         """
         graph, own = self._graph, str(tensor)
-        ops = graph.operators[self._place : place]
+        ops = graph.operators if self._has_resources else graph.operators[self._place : place]
         made = {str(i) for op in ops for i in fb.indices(op.outputs)}
         later = {str(i) for op in graph.operators[place:] for i in fb.indices(op.inputs)} & (self._known | made)
         moves = self._can_be_kept(later)
@@ -70,7 +72,7 @@ class Onward:
         total, count, room = np.zeros(()), 0, _ROOM
         kept: list[Values] = []
         for values in self._values():
-            found = {**values, **(runner({key: values[key] for key in given}) if runner else {})}
+            found = {**values, **(runner.go_on({key: values[key] for key in given}) if runner else {})}
             total, count = total + found[own].astype(np.float64), count + 1
             staying = {key: found[key] for key in later} if moves else {}
             room -= sum(value.nbytes for value in staying.values())
@@ -85,7 +87,7 @@ class Onward:
         return np.asarray(total / count)
 
     def _can_be_kept(self, keys: Collection[str]) -> bool:
-        if any(fb.TENSOR_DTYPES[tensor.type] == "resource" for tensor in self._graph.tensors):
+        if self._has_resources:
             return False
         tensors = [self._graph.tensors[int(key)] for key in keys]
         dtypes = [(fb.TENSOR_DTYPES[tensor.type], bool(fb.scales(tensor))) for tensor in tensors]

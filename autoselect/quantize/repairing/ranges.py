@@ -84,8 +84,9 @@ def observed(histogram: Histogram) -> Range:
 
 
 def moving_average(histogram: Histogram) -> Range:
-    """Moving average of the smallest and largest value of a sample."""
-    return histogram.average or observed(histogram)
+    """Moving average of the smallest and largest value of a sample; what has one value a sample has no such range."""
+    low, high = histogram.average or observed(histogram)
+    return (low, high) if low < high else observed(histogram)
 
 
 def percentile(histogram: Histogram) -> Range:

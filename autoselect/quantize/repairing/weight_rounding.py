@@ -318,7 +318,7 @@ def _measure(
     tensors = {index: (layer.activation, int(operators[index].outputs[0])) for index, layer in layers.items()}
     runner = Runner(content, readable={*chain.from_iterable(tensors.values())})
     for number, sample in enumerate(samples()):
-        runner(sample)
+        runner.go_on(sample)
         part = int(number % JUDGED_EVERY == JUDGED_EVERY - 1)
         for index, layer in layers.items():
             if has_shapes(model, runner, tensors[index]):
