@@ -315,6 +315,12 @@ def _own_names(metric: str | Callable[..., float], evaluator: str | Callable[...
     return {name, name.rpartition(":")[2]}
 
 
+_NO_DIRECTION = (
+    "More is taken to be better, since the evaluator has no direction. If less is better, as of a loss or an error rate, "
+    "say --direction minimize; if more is, --direction maximize."
+)
+
+
 def _request(
     loaded: LoadedSource,
     given: LoadedInteger,
@@ -332,6 +338,8 @@ def _request(
         if not callable(run):
             raise MetricError(f"The evaluator must be a function, got {type(run).__name__}.")
         name, direction = getattr(run, "__name__", "evaluator"), settle(said, facts).direction
+        if said.direction is None:
+            loaded = replace(loaded, notes=(*loaded.notes, _NO_DIRECTION))
     else:
         chosen = make_metric(
             metric,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases import clipping_jobs
-from autoselect.cases.divergence import closeness, shares_of
+from autoselect.cases.divergence import closeness, shares_of, spread_rows
 from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.errors import MetricError, NoScore, ScoreError
@@ -168,10 +168,29 @@ def _evaluated(attempt: Attempt, evaluator: evaluate.Evaluator, interval: bool) 
     if attempt.sha256 == FLOAT and attempt.part == "search" and isinstance(attempt.runner, Runner):
         with clipping_jobs.ends_kept(attempt.runner, attempt.case.files.evaluator_ends):
             found = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
+        _check_samples(evaluator, attempt.runner, found)
     else:
         found = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
     near = closeness(attempt.case, attempt.runner) if attempt.part == "search" else UNKNOWN
     return summary_of_evaluated(attempt, found, near, interval=interval)
+
+
+def _check_samples(evaluator: evaluate.Evaluator, runner: Running, found: Evaluated) -> None:
+    """Have an evaluator that takes numbers of samples score a few search samples once more, the last one first.
+
+    Raises:
+        MetricError: If these have other scores than among all: races would then compare candidates on unlike samples.
+    """
+    # Eight samples, but no more than a tenth of all.
+    chosen = spread_rows(len(found.rows), max(min(len(found.rows) // 10, 8), 2))[::-1]
+    if len(chosen) < 2 or not evaluate.takes(evaluator, "samples"):
+        return
+    again = evaluate.call_evaluator(evaluator, runner, split="search", samples=chosen)
+    if not np.allclose(again.rows, found.rows[chosen], equal_nan=True):
+        raise MetricError(
+            f"The evaluator must score the samples whose numbers it gets as samples, in their order. For {chosen} it "
+            "gave other scores than these have among all. Mend that, or leave out this parameter."
+        )
 
 
 def summary_of_evaluated(attempt: Attempt, found: Evaluated, near: np.ndarray, *, interval: bool) -> ScoreReply:

@@ -23,7 +23,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import FAR_DB
 from autoselect.domain.states import left_out_of
 from autoselect.embedded import model_bytes
-from autoselect.errors import MetricError, RunFolderError, UsageError
+from autoselect.errors import AutoselectError, MetricError, RunFolderError, UsageError
 from autoselect.runs.run import load_run
 from autoselect.study import search as study_search
 from autoselect.study.finishing import certainty
@@ -627,6 +627,31 @@ class Fewer:
 def test_scores_of_other_samples_than_floats_fail_the_trial(tmp_path: Path) -> None:
     with pytest.raises(MetricError, match=r"199 scores, .*200 .*each sample"):
         pump.search(tmp_path / "run", evaluation=None, heldout=None, evaluator=Fewer(), trials=3)
+
+
+def heeding_no_order(runner: Any, samples: Any = None) -> list[float]:
+    hits = [float(next(iter(runner(window[np.newaxis]).values())).max()) for window in pump.SEARCH[0]]
+    return hits if samples is None else [hits[number] for number in sorted(samples)]
+
+
+def heeding_no_numbers(runner: Any, samples: Any = None) -> list[bool]:
+    return each_hit(runner, split="search")
+
+
+@pytest.mark.parametrize("evaluator", [heeding_no_order, heeding_no_numbers])
+def test_an_evaluator_that_scores_other_samples_than_asked_for_begins_no_search(
+    tmp_path: Path, evaluator: Any
+) -> None:
+    """Each candidate that races would fail, or be compared on unlike samples."""
+    with pytest.raises(AutoselectError, match="samples"):
+        pump.search(tmp_path / "run", evaluation=None, heldout=None, evaluator=evaluator, trials=3)
+
+
+@pytest.mark.parametrize(("direction", "warned"), [(None, 1), ("maximize", 0)])
+def test_an_evaluator_without_a_direction_is_warned_of(tmp_path: Path, direction: Any, warned: int) -> None:
+    no_samples = {"evaluation": None, "heldout": None, "repairs": False}
+    run = pump.search(tmp_path / "run", **no_samples, evaluator=each_hit, direction=direction, trials=3)
+    assert sum("--direction" in warning for warning in run.manifest["warnings"]) == warned
 
 
 def test_two_workers_give_the_same_trials_again(tmp_path: Path) -> None:
