@@ -16,7 +16,7 @@ from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
 from autoselect.domain.words import asked, listed, said
-from autoselect.errors import PreparationError, TargetRefusal, TrialError, UsageError
+from autoselect.errors import PreparationError, RunFolderError, TargetRefusal, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.scoring.target_file import read_target
@@ -71,6 +71,25 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
         f"them {said(blind, metric)}: these samples cannot tell the two apart. Prepare inputs and targets as in "
         "training. Where one class is far commoner than the others, balanced_accuracy tells more.",
     )
+
+
+def other_score(before: float, yardstick: Yardstick, metric: str) -> tuple[str, ...]:
+    """A warning if the float model scores otherwise than it did when the run began; empty if it does not.
+
+    Raises:
+        RunFolderError: If the scores are further apart than the allowed drop.
+    """
+    told = [said(score, metric) for score in (before, yardstick.float_score)]
+    if told[0] == told[1]:  # Another kind of processor makes no more of a difference.
+        return ()
+    message = (
+        f"The float model scored {told[0]} on the search samples when this run began, and scores {told[1]} now: the "
+        "metric or evaluator, a module that it imports or data that it reads have changed, or it gives other scores "
+        "each time. Earlier and later scores do not compare."
+    )
+    if not abs(before - yardstick.float_score) <= yardstick.allowed_drop:
+        raise RunFolderError(f"{message} Bring back what was changed, or start a new run in another folder.")
+    return (message,)
 
 
 def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]:

@@ -147,6 +147,9 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             refuse_other_space(folder, manifest, request, space)
             case = _repeating(case, request.settings, pool, clock)
             float_model = references.float_reference(case, pool, request.settings, clock)
+            yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
+            before = manifest["float_model"]["metric"]
+            case = warned(case, references.other_score(before, yardstick, request.metric_name), clock)
         except BaseException:
             if not kept and is_settled(manifest):
                 front_files.remove_work(folder.work)

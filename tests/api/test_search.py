@@ -639,9 +639,7 @@ def heeding_no_numbers(runner: Any, samples: Any = None) -> list[bool]:
 
 
 @pytest.mark.parametrize("evaluator", [heeding_no_order, heeding_no_numbers])
-def test_an_evaluator_that_scores_other_samples_than_asked_for_begins_no_search(
-    tmp_path: Path, evaluator: Any
-) -> None:
+def test_an_evaluator_that_scores_other_samples_than_asked_for_begins_no_search(tmp_path: Path, evaluator: Any) -> None:
     """Each candidate that races would fail, or be compared on unlike samples."""
     with pytest.raises(AutoselectError, match="samples"):
         pump.search(tmp_path / "run", evaluation=None, heldout=None, evaluator=evaluator, trials=3)
@@ -799,6 +797,37 @@ def test_changed_code_of_an_evaluator_is_told_by_a_resume(tmp_path: Path, monkey
         told.append(" ".join(run.summary["warnings"]))
     assert "has changed since this run began" not in told[0]
     assert "The code of spread has changed since this run began" in told[1]
+
+
+SCALED = """
+from pathlib import Path
+import numpy as np
+def scaled(runner):
+    window = np.full((1, *runner.inputs[0].shape[1:]), 0.5, np.float32)
+    return float(Path({data!r}).read_text()) * float(next(iter(runner(window).values())).max())
+"""
+
+
+@pytest.mark.parametrize(("factor", "warned"), [("1", 0), ("1.004", 1), ("0.5", None)])
+def test_a_resume_sees_that_data_of_an_evaluator_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: str, warned: int | None
+) -> None:
+    """By the score of the float model: a little is warned of, more than the allowed drop of a hundredth is refused."""
+    data = tmp_path / "factor.txt"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "scaled_answers.py").write_text(SCALED.format(data=str(data)))
+    data.write_text("1")
+    made = {"evaluation": None, "heldout": None, "evaluator": "scaled_answers:scaled", "direction": "maximize"}
+    before = pump.search(tmp_path / "run", **made, sampler="random", trials=4, early_exit=False)
+    data.write_text(factor)
+    if warned is None:
+        with pytest.raises(RunFolderError, match="scored"):
+            autoselect.resume(before.directory, trials=5)
+        assert autoselect.load_run(before.directory).trials.equals(before.trials)
+        data.write_text("1")
+    run = autoselect.resume(before.directory, trials=5)
+    assert sum("run began" in warning for warning in run.summary["warnings"]) == (warned or 0)
+    assert len(run.trials) == 5
 
 
 def error(runner: Any) -> float:

@@ -65,7 +65,7 @@ def test_where_ops_run_on_a_target(folder: Path) -> None:
     assert penalty == pytest.approx(sum(parts), abs=2)
     islands = re.findall(r"^ +\d+ +[A-Z].*? +([\d, -]+?) +[\d,]+$", done.stdout.split("Islands on")[1], re.MULTILINE)
     assert islands
-    assert re.search(r"^Taking island \d+ .*: [\d,]+ of [\d,]+ NPU cycles\.$", done.stdout, re.M)
+    assert re.search(r"taking island \d+ .*: [\d,]+ of [\d,]+ NPU cycles\.", done.stdout)
 
 
 def test_the_parts_of_the_penalty_add_up_if_pieces_cost(folder: Path, tmp_path: Path) -> None:

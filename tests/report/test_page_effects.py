@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import made_run as made
@@ -82,6 +83,18 @@ def test_what_an_island_buys_is_said_on_held_out_samples_where_both_models_were_
     assert islands(run, integer["id"], str(integer["drop"] + 0.05)) == [(expected, "held-out samples")]
     assert islands(run, "0000000000", str(pick["drop"] + 0.05)) == [("5.0 points", "search samples")]
     assert islands(run, "", "") == [("about 1.3 points", "estimate")]
+
+
+def test_a_forecast_of_a_penalty_is_told_from_what_was_compiled(tmp_path: Path) -> None:
+    """Forecasts of points are exact."""
+    run = made.made_run(tmp_path)
+    islands(run, "", "")
+    (points,) = nodes.island_rows(run, nodes.node_rows(run))
+    on_chip = replace(run, summary={**run.summary, "compiler": {"name": "Vela"}})
+    (forecast,) = nodes.island_rows(on_chip, nodes.node_rows(on_chip))
+    islands(run, str(run.trials.iloc[0]["id"]), "0.05")
+    (compiled,) = nodes.island_rows(on_chip, nodes.node_rows(on_chip))
+    assert [row["penalty"] for row in (points, forecast, compiled)] == ["+1.00", "about +1.00", "+1.00"]
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,10 @@ def test_advice(reviewed: Reviewed) -> None:
     target |= {"unit": "microseconds", "forecast": None, "costs": [{}], "placements": [{"precision": "float"}]}
     (plain,) = tables.advice_lines({"target": target})
     (chip,) = tables.advice_lines({"target": {**target, "chips": [{}]}})
+    (forecast,) = tables.advice_lines({"target": {**target, "forecast": {"penalty": 5.0}}})
     left_by_the_compiler = {**target, "placements": [{"precision": "int8"}]}
     assert tables.advice_lines({"target": left_by_the_compiler}) == []
-    reviewed("the island that helps most", [plain, chip])
+    reviewed("the island that helps most", [plain, forecast, chip])
 
 
 def test_parts_of_a_model_for_several_chips_have_no_costs() -> None:

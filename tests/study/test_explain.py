@@ -96,6 +96,22 @@ def test_islands_cost_what_the_forecasts_say_and_buy_what_was_measured(tmp_path:
     assert islands.loc[1, "id_without"] == records[3].id
 
 
+def test_of_models_that_were_compiled_an_island_costs_what_these_do(tmp_path: Path) -> None:
+    """The compiler's figures for both are far from the forecasts, and have the other sign."""
+    problem = chain_of(PRIORS)
+    whole, without = record(problem, 0b1001, 0.01), record(problem, 0b0001, 0.1)
+    scores = whole.scores, without.scores
+    compiled = [
+        replace(one, scores=replace(measured, penalty=penalty))
+        for one, measured, penalty in zip((whole, without), scores, (8374.0, 12202.0), strict=True)
+        if measured is not None
+    ]
+    write_explanations(RunFolder(tmp_path), problem, Recipe(), compiled, {"accurate": whole.id})
+    _, islands = written(RunFolder(tmp_path))
+    less = problem.forecast(Mask(0b1001)).penalty - problem.forecast(Mask(0b1000)).penalty
+    assert islands["penalty"].tolist() == pytest.approx([less, -3828.0])
+
+
 def test_in_a_mixed_search_an_island_in_float_is_compared_with_what_was_scored_without_it(tmp_path: Path) -> None:
     problem = chain_of(PRIORS, hybrid=True, mixed=True)
     whole, without = record(problem, 0b1001, 0.01), record(problem, 0b0001, 0.1)

@@ -220,6 +220,8 @@ def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
             continue
         island.sort(key=lambda node: int(node["index"]))
         buys, source = _buys(row, members, searched.get(row["id"]), str(run.summary["metric"]))
+        is_forecast = bool(run.summary.get("compiler")) and not row["id_without"]
+        penalty = _signed(number_of(row["penalty"]) or 0.0, format_penalty)
         found.append(
             {
                 "id": row["id"],
@@ -230,7 +232,8 @@ def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
                 "buys": buys,
                 "source": source,
                 "size": _signed(number_of(row["size_bytes"]), format_size),
-                "penalty": _signed(number_of(row["penalty"]) or 0.0, format_penalty),
+                "penalty": f"about {penalty}" if is_forecast else penalty,
+                "is_forecast": is_forecast,
             }
         )
     return found

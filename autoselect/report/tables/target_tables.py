@@ -113,7 +113,10 @@ def advice_lines(found: Mapping[str, Any]) -> list[str]:
     number, saved = target["best_island"] + 1, f"{figure(gain)} of {figure(whole)} {target['unit']}"
     if target.get("chips"):
         return [f"A form of island {number} that the chip takes would help most: as int8 it would save {saved}."]
-    return [f"Taking island {number} into integers helps most: {saved}."]
+    begins, ends = (
+        ("By the forecast, taking", " Compile such a model to be sure.") if target["forecast"] else ("Taking", "")
+    )
+    return [f"{begins} island {number} into integers helps most: {saved}.{ends}"]
 
 
 def figure(value: float) -> str:

@@ -1,7 +1,7 @@
 """Why the front is what it is: what each node and each float island of a pick is estimated to buy and known to cost.
 
-Size and penalty are forecasts, which are exact. What a node buys is the surrogate's estimate; what an island buys is
-measured where the search tried the pick without it.
+What a node buys is the surrogate's estimate. What an island buys and costs is measured where the search tried the pick
+without it, else estimated and forecast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ ISLAND_COLUMNS = (
     "drop_without",
     "drop_gain",
 )
-"""Columns of ``islands.csv``. Size and penalty are what the island adds to the pick. The divergences (error power over
+"""Columns of ``islands.csv``. Size and penalty are what the island adds to the pick: the difference of the two models
+if the pick without the island was scored, else of forecasts. The divergences (error power over
 signal power of the outputs) and the gain (loss of the metric that the island is expected to avert) are estimates. Id
 and drop are those of the pick without the island, if it was scored."""
 
@@ -92,8 +93,8 @@ def island_rows(
             continue
         done.add(record.id)
         for number, island in enumerate(problem.islands(problem.out_of_integers(seen.mask))):
-            row = _island_row(problem, oracle, seen.mask, island, scored.get(seen.mask.without(island)))
-            yield {"id": record.id, "island": number, **row}
+            pair = record, scored.get(seen.mask.without(island))
+            yield {"id": record.id, "island": number, **_island_row(problem, oracle, seen.mask, island, pair)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +124,15 @@ class _Oracle:
 
 
 def _island_row(
-    problem: Problem, oracle: _Oracle | None, mask: Mask, island: Units, without: TrialRecord | None
+    problem: Problem,
+    oracle: _Oracle | None,
+    mask: Mask,
+    island: Units,
+    pair: tuple[TrialRecord, TrialRecord | None],
 ) -> dict[str, object]:
-    rest = mask.without(island)
-    whole, less = problem.forecast(mask), problem.forecast(rest)
+    """What an island of a pick buys and costs; the pair are the pick and, if it was scored, the pick without it."""
+    rest, scored = mask.without(island), [one.scores for one in pair if one is not None and one.scores is not None]
+    whole, less = scored if len(scored) == 2 else (problem.forecast(mask), problem.forecast(rest))
     row: dict[str, object] = {
         "nodes": json.dumps(sorted(problem.nodes_of(Mask(island)) - problem.pinned)),
         "size_bytes": whole.size_bytes - less.size_bytes,
@@ -134,6 +140,6 @@ def _island_row(
     }
     if oracle is not None:
         row |= oracle.of(mask, rest)
-    if without is not None and without.scores is not None:
-        row |= {"id_without": without.id, "drop_without": without.scores.drop}
+    if len(scored) == 2 and pair[1] is not None:
+        row |= {"id_without": pair[1].id, "drop_without": scored[1].drop}
     return row
