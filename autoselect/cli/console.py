@@ -78,7 +78,7 @@ def reported(*, debug: bool) -> Iterator[None]:
         _complain(f"Error: {exc}", debug=debug)
         raise typer.Exit(exc.exit_code) from exc
     except KeyboardInterrupt as exc:
-        _complain("Stopped.", debug=debug)
+        _complain(f"Stopped. {exc}".rstrip(), debug=debug)
         raise typer.Exit(EXIT_INTERRUPTED) from exc
     except OSError as exc:
         if exc.errno not in _OF_THE_MACHINE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -170,8 +171,10 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
     can_go_on = False
     try:
         yield
-    except (KeyboardInterrupt, StorageError):
+    except (KeyboardInterrupt, StorageError) as exc:
         can_go_on = folder.manifest.exists()
+        if can_go_on and isinstance(exc, KeyboardInterrupt):
+            raise KeyboardInterrupt(f"autoselect resume {shlex.quote(str(folder.root))} goes on.") from exc
         raise
     finally:
         if not (can_go_on or (folder.manifest.exists() and is_settled(folder.read_manifest()))):

@@ -251,6 +251,17 @@ def test_a_search_stopped_before_its_first_candidate_finds_what_it_would_have_fo
     assert list(run.trials["id"]) == list(whole.trials["id"])
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_a_search_stopped_before_it_knows_anything_says_how_it_goes_on(tmp_path: Path) -> None:
+    def stop(event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == "calibrate":
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="autoselect resume"):
+        pump.search(tmp_path / "my run", trials=5, sampler="random", listener=stop)
+    assert len(autoselect.resume(tmp_path / "my run").trials) == 5
+
+
 def evaluator(calls: Path, *, dies_at: int, hangs_at: int) -> Callable[[Any], float]:
     """An evaluator that counts its calls over all processes, and once dies and once hangs."""
     calls.mkdir()

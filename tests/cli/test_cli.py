@@ -222,6 +222,8 @@ def test_ctrl_c_before_there_is_anything_to_keep(api: FakeApi) -> None:
     api.answer = KeyboardInterrupt()
     done = invoke("search", "m.tflite")
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", "Stopped.\n")
+    api.answer = KeyboardInterrupt("Go on.")
+    assert invoke("search", "m.tflite").stderr == "Stopped. Go on.\n"
 
 
 @pytest.mark.parametrize("command", ["search", "resume", "demo"])
