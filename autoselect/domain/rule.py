@@ -36,7 +36,7 @@ EXCESS = 0.05
 
 FAR_DB = 20.0
 """Outputs that are further than this from float's, an error of a hundredth of their power, do not go with a score like
-float's: few samples cannot tell. Of 98 candidates of eight cases that are as far, none keeps a limit of 1 % of float's
+float's: few samples cannot tell. Of 112 candidates of eight cases that are as far, none keeps a limit of 1 % of float's
 score (``experiments/one_number``)."""
 
 _ONE_SIDED = NormalDist().inv_cdf(0.95)
