@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,10 +56,11 @@ class Run:
         member = self.picks.get(pick_or_id, pick_or_id)
         rows = self.front[self.front["id"] == member]
         if rows.empty:
-            raise RunFolderError(
-                f"The front has no {pick_or_id!r}. Picks: {', '.join(self.picks) or 'none'}; "
-                f"ids: {', '.join(self.front['id']) or 'none'}."
-            )
+            has = f"Picks: {', '.join(self.picks) or 'none'}; ids: {', '.join(self.front['id']) or 'none'}."
+            if member in set(self.trials["id"]):
+                whole = f"autoselect what-if {shlex.quote(str(self.directory))} --from {member} --build model.tflite"
+                has = f"It is a candidate of which no file is kept: {whole} makes it. {has}"
+            raise RunFolderError(f"The front has no {pick_or_id!r}. {has}")
         return self.directory / str(rows.iloc[0]["file"])
 
 

@@ -53,6 +53,8 @@ def stop_of(
             return None
         if spilled_bytes(integer.compiled):  # What does not spill may cost less.
             return None
+        if integer.penalty > yardstick.float_penalty:  # On this target integers are not what costs least.
+            return None
         integer = _with_bound(integer, root, pool)
         expected = expected_drops([integer], link_of(scored))
         bound = max(integer.drop_bound, float((expected.drops + expected.beyond)[0]))  # NaN, if nobody knows.

@@ -567,6 +567,9 @@ def test_the_front_has_what_the_verdict_names(tmp_path: Path, monkeypatch: pytes
     run = pump.search(tmp_path / "run", trials=8, sampler="random", racing=False, early_exit=False, front_spacing=100.0)
     assert named[0] in set(run.front["id"])
     assert run.model_path(named[0]).exists()
+    other = next(id_ for id_ in run.trials["id"] if id_ not in set(run.front["id"]))
+    with pytest.raises(RunFolderError, match=f"what-if .* --from {other} --build"):
+        run.model_path(other)
 
 
 def test_an_evaluator_that_scores_each_sample_is_paired_like_a_metric(tmp_path: Path) -> None:

@@ -135,6 +135,16 @@ def test_what_is_unknown_has_a_guess_with_an_interval(run: autoselect.Run) -> No
         assert found.gap == 0.0 or not found.on_front
 
 
+def test_a_cheaper_member_that_is_expected_to_lose_as_much_is_ahead(run: autoselect.Run) -> None:
+    """All in float loses nothing. So does a member of 16 bits, as far as is known, and costs a tenth."""
+    found = run.what_if("float")
+    assert found.drop == 0.0
+    assert not found.on_front
+    assert found.gap == 0.0
+    ahead = run.trials[run.trials["id"].isin(found.dominated_by)]
+    assert (ahead["penalty"] <= found.penalty).all()
+
+
 def test_no_member_of_the_front_is_preferred_to_the_recommended_one(run: autoselect.Run) -> None:
     rule, members = run._asked().tried.rule, run._asked().tried.members
     for member in members:

@@ -115,6 +115,13 @@ def test_candidates_that_leave_units_out_are_no_integer_model() -> None:
     assert [reason(chain(""), recipe, float_ops=0) for recipe in recipes] == [None, None]
 
 
+@pytest.mark.parametrize(("penalty", "ends"), [(80.0, True), (80.1, False)])
+def test_if_float_costs_less_than_integers_a_search_goes_on(penalty: float, ends: bool) -> None:
+    """A CPU runs small layers of a net faster in float than with conversions between them."""
+    assert YARDSTICK.float_penalty == 80.0
+    assert (reason(chain(""), float_ops=0, penalty=penalty) is not None) is ends
+
+
 @pytest.mark.parametrize(("spilled", "ends"), [(0, True), (700, False)])
 def test_if_the_integer_model_spills_another_may_cost_less(spilled: int, ends: bool) -> None:
     compiled = {"moved": {"spill": spilled, "fill": spilled}}

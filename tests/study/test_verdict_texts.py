@@ -106,6 +106,11 @@ KINDS: dict[str, tuple[certainty.Confidence | None, dict[str, Heldout], dict[str
     ),
     "the samples cannot show it": (UNSURE, HELDOUT, {}),
     "nothing was scored": (None, {}, {}),
+    "only float is a better trade, and there are more samples than would show it": (
+        replace(UNSURE, chance_to_break=1.0, float_is_better=True, samples_needed=3),
+        HELDOUT,
+        {},
+    ),
     "a surer and a cheaper model": (replace(UNSURE, surer=SURER, cheaper=OTHER), HELDOUT, {}),
     "a cheaper model beside a sure one": (CHEAPER, HELDOUT, {}),
     "the limit is expected to be broken": (replace(UNSURE, expected=0.014, chance_to_break=0.8), HELDOUT, {}),

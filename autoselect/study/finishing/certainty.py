@@ -96,6 +96,8 @@ class Confidence:
             step of the front, or if the recommended member has no bound of its own samples.
         unknown: Why the bound is NaN; None if it is not.
         not_resampled: Why it could not be measured how much hangs on the samples; empty if it was, or was not tried.
+        float_is_better: Whether it is likelier to break the limit than not, and by the rule the float model, which is
+            no candidate, is a better trade.
     """
 
     id: str
@@ -111,6 +113,7 @@ class Confidence:
     cheaper: Alternative | None = None
     unknown: Unknown | None = None
     not_resampled: str = ""
+    float_is_better: bool = False
 
     @property
     def named(self) -> frozenset[str]:
@@ -307,6 +310,7 @@ def confidence_of(
         cheaper=Alternative.of(cheapest) if chosen.is_bounded and is_cheaper else None,
         unknown=None if chosen.is_bounded else unknown.get(chosen.id, Unknown.UNDEFINED),
         not_resampled=failure,
+        float_is_better=rule.chance_to_break(chosen) > 0.5 and rule.cost(chosen) > rule.price_of_float,
     )
 
 

@@ -309,7 +309,7 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     if confidence.certified:
         return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}{cheaper}"
     needed = ""
-    if confidence.samples_needed is not None:
+    if confidence.samples_needed is not None and confidence.samples_needed > found.samples:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
     samples = counted(found.samples, "search sample") if found.samples else "search samples"
     what, least = "the recommended model keeps the limit: it", confidence.bound
@@ -317,6 +317,7 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         what, least = "any model keeps the limit: the best", confidence.least_bound
     shown = f"The {samples} cannot show that {what} {lost_at_most(least, found.metric)} with 95 % confidence; {limit}."
     trade = f"and is the best trade between that chance and what a model {found.costs}"
+    trade += "; only the float model is a better one" if confidence.float_is_better else ""
     why = f"The recommended model breaks it with a chance of {100 * confidence.chance_to_break:.0f} %, {trade}."
     if confidence.expected > found.yardstick.allowed_drop:
         why += f" As far as these samples tell, it {lost(confidence.expected, found.metric)}."

@@ -250,8 +250,10 @@ class Questions:
         is_member = trial is not None and any(trial.id == member.record.id for member in members)
         if is_member and place.spec == self.workshop.settings.target:
             costs, drops = costs[:0], drops[:0]  # The front is no matter of expected drops alone.
-        cheaper, least = front_gap(self._costs(recipe, found), costs, drops)
-        ahead: list[int] = np.flatnonzero(cheaper & (drops < likely.drop)).tolist()
+        own = self._costs(recipe, found)
+        cheaper, least = front_gap(own, costs, drops)
+        is_less = (drops < likely.drop) | ((drops == likely.drop) & (costs < own).any(axis=-1))
+        ahead: list[int] = np.flatnonzero(cheaper & is_less).tolist()
         ahead.sort(key=lambda i: float(drops[i]))
         ours = self._expected_standing(recipe, found, likely, trial)
         is_far = self._rule(place).is_far(ours)
