@@ -316,8 +316,8 @@ def _own_names(metric: str | Callable[..., float], evaluator: str | Callable[...
 
 
 _NO_DIRECTION = (
-    "More is taken to be better, since the evaluator has no direction. If less is better, as of a loss or an error "
-    "rate, say --direction minimize; if more is, --direction maximize."
+    "More is taken to be better, since no direction was given for the evaluator. If less is better, as of a loss or an "
+    "error rate, say --direction minimize; else say --direction maximize."
 )
 
 

@@ -96,7 +96,7 @@ def clipped_nodes(root: Path) -> list[str]:
     limits = {index: _with_zero(held) for index in watched if (held := range_of(tensors[index])) is not None}
     runner, samples = Runner(case.prepared.calibrated.content, readable=limits), case.part("search")
     names = set()
-    for index, values in runner.watch((samples.inputs(i) for i in chosen), limits):
+    for index, values in runner.watch((samples.inputs(i) for i in chosen), limits, each_fresh=True):
         least, most = limits[index]
         ends = np.array([[values.min(), values.max()]])
         # A value of a node counts as beyond its range if it lies beyond by more than this share of it.

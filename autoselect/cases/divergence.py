@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases.open_case import OpenCase, open_case
+from autoselect.cases.scoring_samples import PARTS
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule
 from autoselect.isolation.worker import kept
@@ -164,11 +165,12 @@ def _is_hopeless(
 def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], within: float = 0.0) -> list[float]:
     """The shares of error of a candidate, see :class:`Looked`; it is run as for a score.
 
-    It runs on the rows in their order until two standard errors of the mean are less than ``within`` times the mean,
-    but on ``_FEWEST`` at least; 0 is for all rows.
+    It runs on the rows in their order, of a model that has steps in ascending order, until two standard errors of the
+    mean are less than ``within`` times the mean, but on ``_FEWEST`` at least; 0 is for all rows.
     """
     case = open_case(root)
     runner = Runner(wide_kernels.quick(case.builder.content(Recipe.from_json(recipe))))
+    rows = sorted(rows) if runner.has_steps else rows
     expected = float_outputs(root, samples, tuple(rows))
     return _shares(run_of(runner, samples), samples_of(case, samples, rows), expected, within)
 
@@ -322,5 +324,5 @@ def float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outpu
 
 
 def run_of(runner: Running, samples: str) -> Run:
-    """How a model runs on the samples of a folder: those of calibration are steps of a model that has steps."""
-    return runner.go_on if samples == "calibration" else runner
+    """How a model runs on the samples of a folder: those that are not scored are steps of a model that has steps."""
+    return runner if samples in PARTS else runner.go_on

@@ -85,6 +85,7 @@ def feed_back(root: Path, fed: Mapping[str, str]) -> None:
     """Run the float model over the calibration samples of a case, and fill their gaps with what it feeds back.
 
     The samples are then mixed, always alike: the first ones would be of one sequence, and measure the layers alone.
+    Those of a model that has a state of its own, too, keep their order.
 
     Raises:
         DataError: If no sample has a gap, or a state is no number any more.
@@ -99,6 +100,8 @@ def feed_back(root: Path, fed: Mapping[str, str]) -> None:
             f"--feedback: every calibration sample holds {', '.join(map(repr, fed))}, so nothing is fed back. Leave it "
             "out of all samples but those that begin a sequence with it."
         )
+    if runner.has_steps:
+        return
     order = np.random.default_rng(0).permutation(len(filled)).tolist()
     SampleStore.write(folder, ((filled.inputs(i), None) for i in order), runner.inputs)
 
@@ -109,7 +112,7 @@ def _stepped(runner: Runner, samples: Iterable[Sample], fed: Mapping[str, str]) 
     for number, sample in enumerate(samples):
         inputs = {key: state[key] if key in fed and np.isnan(value).any() else value for key, value in sample.items()}
         yield inputs
-        outputs = runner(inputs)
+        outputs = runner.go_on(inputs)
         state = {key: outputs[output].copy() for key, output in fed.items()}
         if wrong := [key for key, value in state.items() if not np.isfinite(value).all()]:
             raise DataError(

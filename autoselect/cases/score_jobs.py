@@ -181,15 +181,17 @@ def _check_samples(evaluator: evaluate.Evaluator, runner: Running, found: Evalua
     Raises:
         MetricError: If these have other scores than among all: races would then compare candidates on unlike samples.
     """
-    # Eight samples, but no more than a tenth of all.
-    chosen = spread_rows(len(found.rows), max(min(len(found.rows) // 10, 8), 2))[::-1]
-    if len(chosen) < 2 or not evaluate.takes(evaluator, "samples"):
+    if len(found.rows) < 2 or not evaluate.takes(evaluator, "samples"):
         return
-    again = evaluate.call_evaluator(evaluator, runner, split="search", samples=chosen)
-    if not np.allclose(again.rows, found.rows[chosen], equal_nan=True):
+    first = found.rows.reshape(len(found.rows), -1)[:, 0]  # Samples of one score would not tell.
+    some = spread_rows(len(first), max(min(len(first) // 10, 8), 2))
+    chosen = sorted({*some, int(np.argmin(first)), int(np.argmax(first))}, reverse=True)
+    again, expected = evaluate.call_evaluator(evaluator, runner, split="search", samples=chosen), found.rows[chosen]
+    if again.rows.shape != expected.shape or not np.allclose(again.rows, expected, equal_nan=True):
         raise MetricError(
             f"The evaluator must score the samples whose numbers it gets as samples, in their order. For {chosen} it "
-            "gave other scores than these have among all. Mend that, or leave out this parameter."
+            "gave other scores than these have among all: it scores others, or gives other scores each time. Mend "
+            "that, or leave out this parameter."
         )
 
 

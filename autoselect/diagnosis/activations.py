@@ -36,7 +36,7 @@ def activation_statistics(
     Args:
         calibrated: The calibrated float model; its tensors hold the calibrated minimum and maximum.
         nodes: ``node.index`` is the op's index in the float model.
-        samples: Inputs by key, batch 1; each is run once, from a fresh state.
+        samples: Inputs by key, batch 1; each is run once, as in calibration.
         limits: By node name, the lowest and highest value that the node's int8 output can hold. A value
             counts as clipped where it lies beyond by more than half a step, which rounding would not have
             bridged. A node without limits has ``clipped_share`` NaN.

@@ -40,6 +40,7 @@ from autoselect.quantize.diagnosing.statistics import NO_METRICS, LayerMetrics, 
 from autoselect.quantize.diagnosing.verification import Plan
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
+from autoselect.tflite.reader import read_interface
 from autoselect.tflite.tflite_file import TfliteFile
 
 T = TypeVar("T")
@@ -274,6 +275,8 @@ def _submit_measuring(desk: _Desk, path: Path, metrics: LayerMetrics) -> list[Fu
     workers = desk.request.settings.processes
     # Samples of one measuring job, at least: below that, handing them out costs more than it gains.
     count = min(workers + (workers > 1), max(len(desk.rows) // 8, 1))
+    if read_interface(desk.files.float_model.read_bytes()).has_resources:  # Its samples may be steps.
+        count = 1
     parts = [part.tolist() for part in np.array_split(np.asarray(desk.rows), count)]
     return [desk.submit(jobs.measure_part, path, desk.samples, part, metrics) for part in parts]
 

@@ -106,7 +106,7 @@ STATES = Rewrite(
     name="states told",
     applies=has_ops(*_SETTING),
     deed=lambda model: _assigned(model, _parted(model)[2]),
-    note="The model keeps a state in variables ({}): each scored sample starts with the initial one, and calibration "
-    "samples are consecutive steps.",
+    note="The model keeps a state in variables ({}): a metric starts each sample with the initial one, an evaluator "
+    "may run steps, and calibration samples are consecutive steps.",
 )
 """Changes nothing: a state stays."""

@@ -58,8 +58,8 @@ class Run:
         if rows.empty:
             has = f"Picks: {', '.join(self.picks) or 'none'}; ids: {', '.join(self.front['id']) or 'none'}."
             if member in set(self.trials["id"]):
-                whole = f"autoselect what-if {shlex.quote(str(self.directory))} --from {member} --build model.tflite"
-                has = f"It is a candidate of which no file is kept: {whole} makes it. {has}"
+                command = f"autoselect what-if {shlex.quote(str(self.directory))} --from {member} --build model.tflite"
+                has = f"The run keeps no file of this candidate: `{command}` builds it. {has}"
             raise RunFolderError(f"The front has no {pick_or_id!r}. {has}")
         return self.directory / str(rows.iloc[0]["file"])
 

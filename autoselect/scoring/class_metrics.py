@@ -48,8 +48,8 @@ class LabelMetric(Metric):
         if array.size != 1:
             raise DataError(
                 f"metric {self.name!r}: expected one label per sample, got shape {array.shape}. "
-                "Turn one-hot targets into class numbers with numpy.argmax. If they are the numbers that the model "
-                "predicts, take the metric mae or mse."
+                "Turn one-hot targets into class numbers with numpy.argmax. If the targets are numbers that the "
+                "model predicts, take the metric mae or mse."
             )
         return int(whole_labels(array, max(class_count, 2), self.name).item())
 

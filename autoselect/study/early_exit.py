@@ -53,7 +53,7 @@ def stop_of(
             return None
         if spilled_bytes(integer.compiled):  # What does not spill may cost less.
             return None
-        if integer.penalty > yardstick.float_penalty:  # On this target integers are not what costs least.
+        if integer.penalty > yardstick.float_penalty:  # The float model costs less than integers.
             return None
         integer = _with_bound(integer, root, pool)
         expected = expected_drops([integer], link_of(scored))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -73,21 +74,24 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
     )
 
 
-def other_score(before: float, yardstick: Yardstick, metric: str) -> tuple[str, ...]:
+def other_score(before: float, now: float, metric: str, settings: Settled) -> tuple[str, ...]:
     """A warning if the float model scores otherwise than it did when the run began; empty if it does not.
 
     Raises:
         RunFolderError: If the scores are further apart than the allowed drop.
     """
-    told = [said(score, metric) for score in (before, yardstick.float_score)]
-    if told[0] == told[1]:  # Another kind of processor makes no more of a difference.
+    if math.isclose(before, now, rel_tol=1e-6) or math.isnan(before):  # As far as another kind of processor goes.
         return ()
+    limit = settings.constraints.max_drop
+    told = [said(score, metric) for score in (before, now)]
+    if told[0] == told[1]:
+        told = [f"{score:.9g}" for score in (before, now)]
     message = (
         f"The float model scored {told[0]} on the search samples when this run began, and scores {told[1]} now: the "
         "metric or evaluator, a module that it imports or data that it reads have changed, or it gives other scores "
         "each time. Earlier and later scores do not compare."
     )
-    if not abs(before - yardstick.float_score) <= yardstick.allowed_drop:
+    if not abs(before - now) <= max(default_drop(metric, before) if limit is None else limit, 0.0):
         raise RunFolderError(f"{message} Bring back what was changed, or start a new run in another folder.")
     return (message,)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -54,8 +53,11 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     """
     refuse_per_cent(request.metric_name, request.settings.constraints.max_drop)
     clock = StageClock(listener)
-    with opened(request, folder, clock) as (settled, pool, case, space):
-        return _begin(settled, folder, case, space, pool, clock)
+    try:
+        with opened(request, folder, clock) as (settled, pool, case, space):
+            return _begin(settled, folder, case, space, pool, clock)
+    except KeyboardInterrupt as exc:
+        raise KeyboardInterrupt(f"{folder.resuming} goes on." if folder.manifest.exists() else "") from exc
 
 
 def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, pool: Workers, clock: StageClock) -> str:
@@ -148,9 +150,9 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             refuse_other_space(folder, manifest, request, space)
             case = _repeating(case, request.settings, pool, clock)
             float_model = references.float_reference(case, pool, request.settings, clock)
-            yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
-            before = manifest["float_model"]["metric"]
-            case = warned(case, references.other_score(before, yardstick, request.metric_name), clock)
+            before, now = manifest["float_model"]["metric"], float_model.metric
+            told = references.other_score(before, now, request.metric_name, request.settings)
+            case = warned(case, told, clock)
         except BaseException:
             if not kept and is_settled(manifest):
                 front_files.remove_work(folder.work)
@@ -171,10 +173,8 @@ def _discarded_unless_begun(folder: RunFolder) -> Iterator[None]:
     can_go_on = False
     try:
         yield
-    except (KeyboardInterrupt, StorageError) as exc:
+    except (KeyboardInterrupt, StorageError):
         can_go_on = folder.manifest.exists()
-        if can_go_on and isinstance(exc, KeyboardInterrupt):
-            raise KeyboardInterrupt(f"autoselect resume {shlex.quote(str(folder.root))} goes on.") from exc
         raise
     finally:
         if not (can_go_on or (folder.manifest.exists() and is_settled(folder.read_manifest()))):

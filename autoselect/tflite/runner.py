@@ -72,7 +72,7 @@ class Running(Protocol):
         """Run one sample from a fresh state."""
 
     def go_on(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
-        """Run the next calibration sample."""
+        """Run the next calibration sample, with the state that the one before left, if the model assigns variables."""
 
     def reset(self) -> None:
         """Begin again with a fresh state."""
@@ -216,14 +216,16 @@ class Runner:
         return int(found[-1]) if found else None
 
     def watch(
-        self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int]
+        self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int], *, each_fresh: bool = False
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Run samples one after the other, see :meth:`go_on`, and give the values of readable tensors after each.
+        """Run calibration samples, see :meth:`go_on`, and give the values of readable tensors after each.
+
+        If ``each_fresh``, each begins with the initial state, as a scored sample does.
 
         What holds none is passed over: the outputs of a WHILE that nobody reads, tensors without elements.
         """
         for sample in samples:
-            self.go_on(sample)
+            (self if each_fresh else self.go_on)(sample)
             for index in tensors:
                 try:
                     value = self.tensor(index)

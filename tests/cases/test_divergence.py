@@ -138,7 +138,7 @@ def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
     monkeypatch.setattr(divergence, "open_case", lambda _: SimpleNamespace(builder=built, samples=lambda _: store))
     monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [{"y": np.ones(1)}] * len(rows))
     rivals = ([(others * (1.0 + apart * np.resize([1, 1, 1, 1, -1, -1, -1, -1], 16)) * errors**2).tolist()], [8], 0.95)
-    [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], "evaluation", range(16), rivals)
+    [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], "search", range(16), rivals)
     assert sorted(ran) == list(range(0, 16, 16 // runs))
     assert looked.shares == pytest.approx(errors[:: 16 // runs] ** 2)
     assert looked.is_whole == (runs == 16)

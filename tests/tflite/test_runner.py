@@ -200,6 +200,19 @@ def test_calibration_samples_are_steps_of_a_model_that_assigns_variables() -> No
         assert np.array_equal(*(next(iter(run(sample).values())) for run in (runner, stepping.go_on)))
 
 
+def test_watched_samples_are_steps_unless_each_is_to_be_fresh() -> None:
+    content = zoo.remembering()
+    ((sample, *_),) = zoo.random_samples(content, 1)
+    index = int(fb.parse(content).subgraphs[0].outputs[0])
+    runner = Runner(content, readable=[index])
+    fresh = [value.copy() for _, value in runner.watch([sample, sample], [index], each_fresh=True)]
+    runner.reset()
+    steps = [value.copy() for _, value in runner.watch([sample, sample], [index])]
+    assert np.array_equal(fresh[0], fresh[1])
+    assert np.array_equal(fresh[0], steps[0])
+    assert not np.allclose(steps[0], steps[1])
+
+
 def test_an_output_outlives_the_next_run() -> None:
     content = zoo.cnn().float_model
     one, two = (sample[0] for sample in zoo.random_samples(content, 2))

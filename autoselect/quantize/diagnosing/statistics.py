@@ -1,7 +1,7 @@
 """Layer statistics: how far each node's quantized output is from its float output; the one place that measures them.
 
 It runs on the kernels that users deploy, XNNPACK's where LiteRT takes these, as TensorFlow's Quantization Debugger
-does, and from a fresh state for each sample, which the debugger does not.
+does. Each sample begins with a fresh state, which it does not in the debugger, but for a state in variables.
 """
 
 from __future__ import annotations

@@ -114,7 +114,9 @@ def advice_lines(found: Mapping[str, Any]) -> list[str]:
     if target.get("chips"):
         return [f"A form of island {number} that the chip takes would help most: as int8 it would save {saved}."]
     begins, ends = (
-        ("By the forecast, taking", " Compile such a model to be sure.") if target["forecast"] else ("Taking", "")
+        ("By the forecast, taking", " Compile the model without this island to be sure.")
+        if target["forecast"]
+        else ("Taking", "")
     )
     return [f"{begins} island {number} into integers helps most: {saved}.{ends}"]
 

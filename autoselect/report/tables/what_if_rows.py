@@ -69,8 +69,8 @@ def answer_sentences(found: Mapping[str, Any], how: str = "--score tells.") -> l
         told.append(f"{counted(len(found['fallbacks']), 'node')} {are} not what the recipe says: {', '.join(reasons)}.")
     if ahead := found["dominated_by"]:
         verb = "costs no more and loses" if len(ahead) == 1 else "cost no more and lose"
-        gap = amount(found["gap"], metric)
-        told.append(f"{some(list(ahead), 3)} of the front {verb} less by what is expected: {gap} at best.")
+        less = f"less by what is expected: {amount(found['gap'], metric)} at best" if found["gap"] else "as little"
+        told.append(f"{some(list(ahead), 3)} of the front {verb} {less}.")
     if found["far"]:
         told.append(
             "Its outputs are far from float's. A score like float's would not count, because it is one number whose "

@@ -1,0 +1,39 @@
+"""Whether a search may go on if the float model scores otherwise than when it began."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from settling import settled
+
+from autoselect.errors import RunFolderError
+from autoselect.study.references import other_score
+
+SAME, WARNED, REFUSED = "same", "warned", "refused"
+CASES = {
+    "other last digits, on either side of what is printed": (0.91249999, 0.91250001, None, SAME),
+    "the same with no allowed drop": (0.91249999, 0.91250001, 0.0, SAME),
+    "less than the usual drop": (0.92, 0.915, None, WARNED),
+    "what is printed alike": (0.9201, 0.9204, None, WARNED),
+    "what is printed alike, and more than the allowed drop": (0.9201, 0.9204, 0.0001, REFUSED),
+    "more than the usual drop": (0.92, 0.90, None, REFUSED),
+    "a demanded gain": (0.92, 0.915, -0.01, REFUSED),
+    "a score that is not known any more": (0.92, float("nan"), None, REFUSED),
+}
+
+
+@pytest.mark.parametrize(("before", "now", "max_drop", "expected"), CASES.values(), ids=CASES)
+def test_a_float_model_that_scores_otherwise_is_told(
+    before: float, now: float, max_drop: float | None, expected: str
+) -> None:
+    settings = settled(max_drop=max_drop)
+    if expected == REFUSED:
+        with pytest.raises(RunFolderError):
+            other_score(before, now, "accuracy", settings)
+        return
+    found = other_score(before, now, "accuracy", settings)
+    assert len(found) == (expected == WARNED)
+    for message in found:
+        first, second = re.findall(r"\d+\.\d+", message)[:2]
+        assert first != second
