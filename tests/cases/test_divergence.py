@@ -110,6 +110,18 @@ def test_a_probe_ends_when_its_mean_is_known(powers: list[float], within: float,
     assert found == pytest.approx(powers[:count])
 
 
+def looked_at(monkeypatch: pytest.MonkeyPatch, runner: type, samples: str, rivals: Any) -> divergence.Looked:
+    """What is seen of a candidate of this runner on 16 samples, which are their own numbers; float outputs are 1."""
+    built = SimpleNamespace(content=lambda recipe: b"12345678")
+    store = SimpleNamespace(inputs=lambda row: row)
+    monkeypatch.setattr(divergence, "Runner", runner)
+    monkeypatch.setattr(wide_kernels, "quick", lambda content: content)
+    monkeypatch.setattr(divergence, "open_case", lambda _: SimpleNamespace(builder=built, samples=lambda _: store))
+    monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [{"y": np.ones(1)}] * len(rows))
+    [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], samples, range(16), rivals)
+    return looked
+
+
 RIVALS = {"far worse": (0.5, 0.05, 4), "near": (1.05, 0.05, 16), "better": (2.0, 0.05, 16), "equal": (1.0, 0.0, 16)}
 
 
@@ -117,7 +129,7 @@ RIVALS = {"far worse": (0.5, 0.05, 4), "near": (1.05, 0.05, 16), "better": (2.0,
 def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
     monkeypatch: pytest.MonkeyPatch, others: float, apart: float, runs: int
 ) -> None:
-    """Float outputs are 1, those of the candidate are off by a tenth, a little more or less by sample."""
+    """Outputs of the candidate are off by a tenth, a little more or less by sample."""
     errors = 0.1 + 0.002 * np.cos(np.arange(16.0))
     ran: list[int] = []
 
@@ -131,14 +143,8 @@ def test_what_is_not_worth_its_price_beyond_doubt_runs_no_further(
             ran.append(row)
             return {"y": np.array([1.0 + errors[row]])}
 
-    built = SimpleNamespace(content=lambda recipe: b"12345678")
-    store = SimpleNamespace(inputs=lambda row: row)
-    monkeypatch.setattr(divergence, "Runner", Candidate)
-    monkeypatch.setattr(wide_kernels, "quick", lambda content: content)
-    monkeypatch.setattr(divergence, "open_case", lambda _: SimpleNamespace(builder=built, samples=lambda _: store))
-    monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [{"y": np.ones(1)}] * len(rows))
     rivals = ([(others * (1.0 + apart * np.resize([1, 1, 1, 1, -1, -1, -1, -1], 16)) * errors**2).tolist()], [8], 0.95)
-    [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], "search", range(16), rivals)
+    looked = looked_at(monkeypatch, Candidate, "search", rivals)
     assert sorted(ran) == list(range(0, 16, 16 // runs))
     assert looked.shares == pytest.approx(errors[:: 16 // runs] ** 2)
     assert looked.is_whole == (runs == 16)
@@ -158,13 +164,7 @@ def test_steps_run_in_their_order_whatever_would_end_them_early(monkeypatch: pyt
             ran.append(row)
             return {"y": np.array([1.5])}
 
-    built = SimpleNamespace(content=lambda recipe: b"12345678")
-    store = SimpleNamespace(inputs=lambda row: row)
-    monkeypatch.setattr(divergence, "Runner", Stepping)
-    monkeypatch.setattr(wide_kernels, "quick", lambda content: content)
-    monkeypatch.setattr(divergence, "open_case", lambda _: SimpleNamespace(builder=built, samples=lambda _: store))
-    monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [{"y": np.ones(1)}] * len(rows))
     rivals = ([[0.01] * 16], [8], 0.95)
-    [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], "calibration", range(16), rivals)
+    looked = looked_at(monkeypatch, Stepping, "calibration", rivals)
     assert ran == list(range(16))
     assert looked.is_whole

@@ -17,7 +17,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import left_out_of
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
-from autoselect.runs.records import TrialRecord
+from autoselect.runs.records import Scores, TrialRecord
 from autoselect.study.proposing.hypervolume_gain import Link, fit_link
 from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Reader, Seen
@@ -41,9 +41,9 @@ ISLAND_COLUMNS = (
     "drop_gain",
 )
 """Columns of ``islands.csv``. Size and penalty are what the island adds to the pick: the difference of the two models
-if the pick without the island was scored, else of forecasts. The divergences (error power over
-signal power of the outputs) and the gain (loss of the metric that the island is expected to avert) are estimates. Id
-and drop are those of the pick without the island, if it was scored."""
+if the pick without the island was scored, else of forecasts. The divergences (error power over signal power of the
+outputs) and the gain (loss of the metric that the island is expected to avert) are estimates. Id and drop are those of
+the pick without the island, if it was scored."""
 
 _FEWEST = 2
 """A surrogate needs so many candidates to learn from."""
@@ -83,7 +83,7 @@ def island_rows(
     problem: Problem, surrogate: Surrogate | None, told: Sequence[tuple[TrialRecord, Seen]], wanted: set[str]
 ) -> Iterator[dict[str, object]]:
     """A row for each island of the wanted candidates that the units can express."""
-    scored = {seen.mask: record for record, seen in told if record.scores is not None}
+    scored = {seen.mask: record.scores for record, seen in told if record.scores is not None}
     oracle = _Oracle.made(surrogate, [seen for _, seen in told])
     done: set[str] = set()
     for record, seen in told:
@@ -93,8 +93,9 @@ def island_rows(
             continue
         done.add(record.id)
         for number, island in enumerate(problem.islands(problem.out_of_integers(seen.mask))):
-            pair = record, scored.get(seen.mask.without(island))
-            yield {"id": record.id, "island": number, **_island_row(problem, oracle, seen.mask, island, pair)}
+            without = scored.get(seen.mask.without(island))
+            row = _island_row(problem, oracle, seen.mask, island, record.scores, without)
+            yield {"id": record.id, "island": number, **row}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +129,12 @@ def _island_row(
     oracle: _Oracle | None,
     mask: Mask,
     island: Units,
-    pair: tuple[TrialRecord, TrialRecord | None],
+    pick: Scores | None,
+    without: Scores | None,
 ) -> dict[str, object]:
-    """What an island of a pick buys and costs; the pair are the pick and, if it was scored, the pick without it."""
-    rest, scored = mask.without(island), [one.scores for one in pair if one is not None and one.scores is not None]
-    whole, less = scored if len(scored) == 2 else (problem.forecast(mask), problem.forecast(rest))
+    """What an island of a pick buys and costs, by the pick with it and without it; by forecasts if one is None."""
+    rest = mask.without(island)
+    whole, less = (pick, without) if pick and without else (problem.forecast(mask), problem.forecast(rest))
     row: dict[str, object] = {
         "nodes": json.dumps(sorted(problem.nodes_of(Mask(island)) - problem.pinned)),
         "size_bytes": whole.size_bytes - less.size_bytes,
@@ -140,6 +142,6 @@ def _island_row(
     }
     if oracle is not None:
         row |= oracle.of(mask, rest)
-    if len(scored) == 2 and pair[1] is not None:
-        row |= {"id_without": pair[1].id, "drop_without": scored[1].drop}
+    if pick and without:
+        row |= {"id_without": without.sha256[:10], "drop_without": without.drop}
     return row
