@@ -324,5 +324,8 @@ def float_outputs(root: Path, samples: str, rows: tuple[int, ...]) -> list[Outpu
 
 
 def run_of(runner: Running, samples: str) -> Run:
-    """How a model runs on the samples of a folder: those that are not scored are steps of a model that has steps."""
+    """The function that runs a model on a sample of a folder: from a fresh state if the folder is a scored part.
+
+    Else it is :meth:`autoselect.tflite.runner.Runner.go_on`, which keeps the state of a model that has steps.
+    """
     return runner if samples in PARTS else runner.go_on

@@ -176,10 +176,13 @@ def _evaluated(attempt: Attempt, evaluator: evaluate.Evaluator, interval: bool) 
 
 
 def _check_samples(evaluator: evaluate.Evaluator, runner: Running, found: Evaluated) -> None:
-    """Have an evaluator that takes numbers of samples score a few search samples once more, the last one first.
+    """Check that an evaluator with a parameter ``samples`` scores the samples that it is asked for, in that order.
+
+    It scores a few search samples once more, the highest number first.
 
     Raises:
-        MetricError: If these have other scores than among all: races would then compare candidates on unlike samples.
+        MetricError: If one of them has another score than in the full run: races would then compare candidates on
+            different samples.
     """
     if len(found.rows) < 2 or not evaluate.takes(evaluator, "samples"):
         return

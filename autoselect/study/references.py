@@ -75,10 +75,10 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
 
 
 def other_score(before: float, now: float, metric: str, settings: Settled) -> tuple[str, ...]:
-    """A warning if the float model scores otherwise than it did when the run began; empty if it does not.
+    """A warning if the float model's score has changed since the run began; empty if it has not, or was NaN then.
 
     Raises:
-        RunFolderError: If the scores are further apart than the allowed drop.
+        RunFolderError: If the score changed, up or down, by more than the allowed drop, or is NaN now.
     """
     if math.isclose(before, now, rel_tol=1e-6) or math.isnan(before):  # As far as another kind of processor goes.
         return ()

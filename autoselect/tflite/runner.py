@@ -72,7 +72,7 @@ class Running(Protocol):
         """Run one sample from a fresh state."""
 
     def go_on(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
-        """Run the next calibration sample, with the state that the one before left, if the model assigns variables."""
+        """Run one calibration sample; if the model has steps, go on from the state that the sample before it left."""
 
     def reset(self) -> None:
         """Begin again with a fresh state."""
@@ -156,10 +156,10 @@ class Runner:
         return self.step(inputs)
 
     def go_on(self, inputs: Mapping[str, np.ndarray]) -> Outputs:
-        """Run the next calibration sample: a model whose state is in resources goes on with it, any other is called.
+        """Run one calibration sample; if the model has steps, go on from the state that the sample before it left.
 
-        To a model that assigns variables a sample is a step, and all its steps begin with zeros if each is called.
-        TensorFlow's calibrator keeps such a state, too.
+        A model without steps begins with a fresh state. The samples of a model that assigns variables are steps of a
+        sequence: with a fresh state all would begin alike. TensorFlow's calibrator keeps the variables, too.
 
         Raises:
             ScoreError: As :meth:`step`.
@@ -168,7 +168,7 @@ class Runner:
 
     @property
     def has_steps(self) -> bool:
-        """Whether :meth:`go_on` keeps a state from one sample to the next."""
+        """Whether :meth:`go_on` keeps state from sample to sample: what is in resources (variables, tables)."""
         return self._interface.has_resources
 
     def listed(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -218,11 +218,10 @@ class Runner:
     def watch(
         self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int], *, each_fresh: bool = False
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Run calibration samples, see :meth:`go_on`, and give the values of readable tensors after each.
+        """Run samples by :meth:`go_on`; after each give the index and the value of each of ``tensors``, all readable.
 
-        If ``each_fresh``, each begins with the initial state, as a scored sample does.
-
-        What holds none is passed over: the outputs of a WHILE that nobody reads, tensors without elements.
+        If ``each_fresh``, every sample begins with the initial state, as a scored sample does. Tensors without a value
+        are left out: outputs of a WHILE that nobody reads, and tensors without elements.
         """
         for sample in samples:
             (self if each_fresh else self.go_on)(sample)

@@ -96,8 +96,8 @@ class Confidence:
             step of the front, or if the recommended member has no bound of its own samples.
         unknown: Why the bound is NaN; None if it is not.
         not_resampled: Why it could not be measured how much hangs on the samples; empty if it was, or was not tried.
-        float_is_better: Whether it is likelier to break the limit than not, and by the rule the float model, which is
-            no candidate, is a better trade.
+        float_is_better: Whether the recommended member breaks the limit with a chance of more than a half, and is
+            expected to cost more by the rule than the float model, which is no candidate.
     """
 
     id: str

@@ -132,7 +132,16 @@ def _island_row(
     pick: Scores | None,
     without: Scores | None,
 ) -> dict[str, object]:
-    """What an island of a pick buys and costs, by the pick with it and without it; by forecasts if one is None."""
+    """What an island of a pick costs and buys.
+
+    Args:
+        problem: What the sampler knew.
+        oracle: What is expected of the outputs, with the island and without it; None leaves that out.
+        mask: The pick.
+        island: Its units.
+        pick: Scores of the pick. Size and penalty are those of these scores less those of ``without``.
+        without: Scores of the pick without the island; size and penalty are forecasts if either is None.
+    """
     rest = mask.without(island)
     whole, less = (pick, without) if pick and without else (problem.forecast(mask), problem.forecast(rest))
     row: dict[str, object] = {
