@@ -36,8 +36,8 @@ def stop_of(
 ) -> Stop:
     """The search has nothing to do if the all-integer model of 8 bits is sure to be as good as is asked for.
 
-    It must be so by its own score, and by what picks go by: else another model would be recommended.
-    Ops without an integer kernel may be float in it, where no candidate costs less; without a problem nobody knows.
+    It must be so by its own score, and by what picks go by: else another model would be recommended. No unit that is
+    left out may make it cheaper by the forecasts. Without a problem nobody knows that, so no op of it may be float.
     """
     if request.members:
         return lambda _: "nothing is proposed beside the members of other runs"
@@ -64,11 +64,11 @@ def stop_of(
             f"the {whole_model(integer.float_ops)} is good enough: with 95 % confidence it "
             f"{lost_at_most(bound, request.metric_name)}; {asked(yardstick.allowed_drop, request.metric_name)}"
         )
-        if not integer.float_ops:
-            return good
-        steps = yardstick.steps(request.settings.front_spacing)
-        is_cheapest = problem is not None and cheaper_than_integers(problem, steps) is None
-        return f"{good}; {_CHEAPEST}" if is_cheapest else None
+        if problem is None:
+            return None if integer.float_ops else good
+        if cheaper_than_integers(problem, yardstick.steps(request.settings.front_spacing)):
+            return None
+        return f"{good}; {_CHEAPEST}" if integer.float_ops else good
 
     return reason
 
@@ -104,7 +104,7 @@ def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask 
     """A candidate that has less of one of the run's costs than the one with all units in integers.
 
     An op without an integer kernel cuts that one, and where its neighbours leave integers beside it there may be fewer
-    pieces. So each unit by itself is asked for, and each stretch of units that lies between those that are never in
+    pieces; a processor may run an op faster in float. So each unit by itself is asked for, and each stretch of units that lies between those that are never in
     integers, in each state.
 
     Returns:

@@ -67,6 +67,8 @@ def reason_of(
 
 CASES = {
     "all ops are integer ones": (chain(""), {"float_ops": 0}, "the all-integer model is good enough"),
+    "no op is float, but a float one saves bytes": (chain("", size=-20), {"float_ops": 0}, None),
+    "no op is float, but all in float cost less": (chain("", piece=8.0), {"float_ops": 0}, None),
     "nobody can forecast, and none is float": (None, {"float_ops": 0}, "the all-integer model is good enough"),
     "one op can be no integer one": (chain("c"), {"float_ops": 1}, "the integer model with 1 float op is good enough"),
     "two of them": (chain("be"), {"float_ops": 2}, "the integer model with 2 float ops is good enough"),
