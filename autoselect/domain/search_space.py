@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from autoselect.domain.states import SIXTEEN
 from autoselect.errors import UsageError
@@ -34,6 +35,9 @@ class Cut:
 
 Dimension = Toggle | Cut
 
+_Pin = Callable[[Iterable[str]], frozenset[str]]
+"""Which of some nodes are left out, after pins."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundSpace:
@@ -48,6 +52,7 @@ class BoundSpace:
         further: States that what is left out may have instead of the first. Each toggle has one more for each, of the
             state's name and its own: ``float:NAME``.
         not_int16: Nodes that no candidate has in 16 bits.
+        not_outside: Nodes that are in integers of 8 or 16 bits in each candidate.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -56,6 +61,7 @@ class BoundSpace:
     keep_int: frozenset[str] = frozenset()
     further: tuple[str, ...] = ()
     not_int16: frozenset[str] = frozenset()
+    not_outside: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse dimensions of equal name and nodes pinned both ways."""
@@ -74,6 +80,9 @@ class BoundSpace:
 
     def decode(self, values: Mapping[str, Value]) -> frozenset[str]:
         """Nodes to denylist for one setting of the dimensions; dimensions that are not set are off."""
+        return self.pin(self._chosen(values), self._in_16_bits(values))
+
+    def _chosen(self, values: Mapping[str, Value]) -> set[str]:
         chosen: set[str] = set()
         for dimension in self.dimensions:
             value = values.get(dimension.name, 0)
@@ -81,7 +90,11 @@ class BoundSpace:
                 chosen |= dimension.nodes if value else frozenset()
             else:
                 chosen.update(dimension.ranking[: int(value)])
-        return self.pin(chosen)
+        return chosen
+
+    def _in_16_bits(self, values: Mapping[str, Value]) -> frozenset[str]:
+        toggles = self.further_toggles.get(SIXTEEN, ())
+        return frozenset().union(*(toggle.nodes for toggle in toggles if values.get(toggle.name)))
 
     @property
     def further_toggles(self) -> dict[str, tuple[Toggle, ...]]:
@@ -107,58 +120,62 @@ class BoundSpace:
 
     def encode_further(self, nodes: Iterable[str], further: Mapping[str, Iterable[str]]) -> dict[str, Value]:
         """The setting of the further toggles that means that these of the nodes left out are in these states."""
-        left_out, setting = self.pin(nodes), dict[str, Value]()
+        left_out, setting = self.pin(nodes, further.get(SIXTEEN, ())), dict[str, Value]()
         for state, toggles in self.further_toggles.items():
             wanted = frozenset(further.get(state, ()))
-            touched = {toggle.name: toggle.nodes & left_out for toggle in toggles}
+            reached = left_out | self.not_outside if state == SIXTEEN else left_out
+            touched = {toggle.name: toggle.nodes & reached for toggle in toggles}
             setting |= {name: bool(inside) and inside <= wanted for name, inside in touched.items()}
         return setting
 
-    def pin(self, nodes: Iterable[str]) -> frozenset[str]:
-        """The nodes after the user's pins."""
-        return (frozenset(nodes) | self.keep_float) - self.keep_int
+    def pin(self, nodes: Iterable[str], in_int16: Iterable[str] = ()) -> frozenset[str]:
+        """Which nodes are left out after the user's pins, if these of them are in 16 bits."""
+        return (frozenset(nodes) | self.keep_float) - self.keep_int - self.not_outside.difference(in_int16)
 
     def of_alternative(self, name: str) -> tuple[Dimension, ...]:
         """The dimensions of one alternative, in order."""
         members = dict(self.alternatives)[name]
         return tuple(d for d in self.dimensions if d.name in members)
 
-    def encode(self, nodes: Iterable[str]) -> dict[str, Value] | None:
-        """A setting that means exactly these nodes (after pins); None if there is none.
+    def encode(self, nodes: Iterable[str], in_int16: frozenset[str] = frozenset()) -> dict[str, Value] | None:
+        """A setting that means exactly these nodes (after pins), with those in 16 bits; None if there is none.
 
         Of several alternatives the one that needs the fewest dimensions is taken, so that a prefix is told as such;
         within one a single cut is preferred, then the fewest toggles that a greedy choice finds, larger ones first.
         """
-        wanted = self.pin(nodes)
+        pin = partial(self.pin, in_int16=in_int16)
+        wanted = pin(nodes)
         if not self.alternatives:
-            return self._encode_with(self.dimensions, wanted)
+            return self._encode_with(self.dimensions, wanted, pin)
         values = []
         for name, _ in self.alternatives:
-            setting = self._encode_with(self.of_alternative(name), wanted)
+            setting = self._encode_with(self.of_alternative(name), wanted, pin)
             if setting is not None:
                 values.append({ALTERNATIVE: name, **setting})
         return min(values, key=lambda setting: sum(bool(v) for v in setting.values()), default=None)
 
-    def _encode_with(self, dimensions: Sequence[Dimension], wanted: frozenset[str]) -> dict[str, Value] | None:
+    def _encode_with(
+        self, dimensions: Sequence[Dimension], wanted: frozenset[str], pin: _Pin
+    ) -> dict[str, Value] | None:
         setting: dict[str, Value] = {d.name: False if isinstance(d, Toggle) else 0 for d in dimensions}
-        if self.decode(setting) == wanted:
+        if pin(self._chosen(setting)) == wanted:
             return setting
         for dimension in dimensions:
-            if isinstance(dimension, Cut) and (count := self._exact_cut(dimension, wanted)):
+            if isinstance(dimension, Cut) and (count := self._exact_cut(dimension, wanted, pin)):
                 return setting | {dimension.name: count}
-        toggles = self._toggles_within(dimensions, wanted)
-        return setting | dict.fromkeys(toggles, True) if self.decode(dict.fromkeys(toggles, True)) == wanted else None
+        chosen = dict.fromkeys(self._toggles_within(dimensions, wanted, pin), True)
+        return setting | chosen if pin(self._chosen(chosen)) == wanted else None
 
-    def _exact_cut(self, cut: Cut, wanted: frozenset[str]) -> int:
+    def _exact_cut(self, cut: Cut, wanted: frozenset[str], pin: _Pin) -> int:
         for count in range(1, cut.at_most + 1):
-            if self.pin(cut.ranking[:count]) == wanted:
+            if pin(cut.ranking[:count]) == wanted:
                 return count
         return 0
 
-    def _toggles_within(self, dimensions: Sequence[Dimension], wanted: frozenset[str]) -> list[str]:
+    def _toggles_within(self, dimensions: Sequence[Dimension], wanted: frozenset[str], pin: _Pin) -> list[str]:
         missing = set(wanted - self.keep_float)
         chosen = []
-        inside = [d for d in dimensions if isinstance(d, Toggle) and self.pin(d.nodes) <= wanted]
+        inside = [d for d in dimensions if isinstance(d, Toggle) and pin(d.nodes) <= wanted]
         for toggle in sorted(inside, key=lambda d: -len(d.nodes)):
             if toggle.nodes & missing:
                 chosen.append(toggle.name)

@@ -10,7 +10,7 @@ from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition, 
 from autoselect.domain.runtimes import Runtime
 from autoselect.domain.schedule import count_runs
 from autoselect.domain.states import COMPOSED, STOOD_FOR
-from autoselect.domain.targets import Place, Precision, Processor, Refuser, Target, unreadable
+from autoselect.domain.targets import Kernels, Place, Precision, Processor, Refuser, Target, unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,13 +372,23 @@ def _priced(graph: Graph, target: Target, placements: Sequence[Placement], segme
 
 
 def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> float:
-    """The cost of an op; of one that runs nowhere what it would cost on the host, if its rule did not refuse it."""
+    """The cost of an op; of one that runs nowhere what it would cost on the host, if its rule did not refuse it.
+
+    If the host runs nothing in the op's precision, the dearest one of the target's others counts.
+    """
     side = {Place.ACCELERATOR: target.accelerator, Place.EITHER: None}.get(placement.place, target.host)
-    if side is None or placement.precision is None or placement.precision not in side.kernels:
+    if side is None or placement.precision is None:
         return 0.0
-    kernels = side.kernels[placement.precision]
+    counted = [side.kernels[placement.precision]] if placement.precision in side.kernels else _computing(target)
     elements = sum(prod(graph.tensors[t].shape) for t in op.outputs)
-    return kernels.per_mac_of.get(op.op_type, kernels.per_mac) * op.macs + kernels.per_element * elements
+    costs = (k.per_mac_of.get(op.op_type, k.per_mac) * op.macs + k.per_element * elements for k in counted)
+    return max(costs, default=0.0)
+
+
+def _computing(target: Target) -> list[Kernels]:
+    """What both sides run in any precision, but for conversions."""
+    sides = [side for side in (target.accelerator, target.host) if side is not None]
+    return [kernels for s in sides for p, kernels in s.kernels.items() if p is not Precision.CONVERSION]
 
 
 def _ddr_bytes(graph: Graph, placements: Sequence[Placement], per_op: Mapping[str, float]) -> int:

@@ -64,11 +64,10 @@ def stop_of(
             f"the {whole_model(integer.float_ops)} is good enough: with 95 % confidence it "
             f"{lost_at_most(bound, request.metric_name)}; {asked(yardstick.allowed_drop, request.metric_name)}"
         )
-        if problem is None:
-            return None if integer.float_ops else good
-        if cheaper_than_integers(problem, yardstick.steps(request.settings.front_spacing)):
-            return None
-        return f"{good}; {_CHEAPEST}" if integer.float_ops else good
+        steps = yardstick.steps(request.settings.front_spacing)
+        is_cheapest = not integer.float_ops if problem is None else cheaper_than_integers(problem, steps) is None
+        told = f"{good}; {_CHEAPEST}" if integer.float_ops else good
+        return told if is_cheapest else None
 
     return reason
 
@@ -104,14 +103,15 @@ def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask 
     """A candidate that has less of one of the run's costs than the one with all units in integers.
 
     An op without an integer kernel cuts that one, and where its neighbours leave integers beside it there may be fewer
-    pieces; a processor may run an op faster in float. So each unit by itself is asked for, and each stretch of units that lies between those that are never in
-    integers, in each state.
+    pieces; a processor may run an op faster in float. So each unit by itself is asked for, and each stretch of units
+    that lies between those that are never in integers, in each state.
 
     Returns:
         One that the target takes; None if there is none.
     """
     integers, units = Mask(), range(len(problem.units))
     never = sum(1 << i for i in units if problem.key(integers.put(1 << i, 0)) == problem.key(integers))
+    never &= ~problem.confined
     stretches = problem.islands(problem.everything & ~never)
     whole = [problem.in_state(stretch, place) for stretch in stretches for place in range(len(problem.states))]
     near = [mask for mask in (*mutation.single_flips(integers, problem), *whole) if problem.accepts(mask)]

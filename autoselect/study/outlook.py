@@ -249,7 +249,7 @@ def _seconds_of_asking(case: Case, settings: Settled, pool: Workers, space: Boun
     except TrialError:
         return math.nan
     repairs = corrected_at_once(recipe.repairs)
-    forecast = forecaster({repairs: blueprint}, case.layers, settings, target, space.not_int16)
+    forecast = forecaster({repairs: blueprint}, case.layers, settings, target, space)
     begun = time.perf_counter()
     # Four forecasts are timed. An ask takes 73 with 40 units and 77 with 120 (`experiments/cost`).
     for _ in range(4):

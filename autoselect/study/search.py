@@ -112,6 +112,9 @@ def search(
     return status
 
 
+_NO_CHOICE = "the target takes each node in one form only, so that there are no candidates but whole models"
+
+
 @dataclass(slots=True, kw_only=True)
 class _Search:
     """A search under way: whole models first, then repairs, then units; what comes later may not be needed.
@@ -151,7 +154,7 @@ class _Search:
             reason = self._in_time(self._try_repairs) or (self._by_repaired_models() if alone else None)
         self._remark(_proved(proving, self.folder, self.clock))
         if reason is None and not self._is_spent():
-            reason = self._by_candidates()
+            reason = self._by_candidates() if self.space.dimensions else _NO_CHOICE
         if reason is None or self.request.members:
             return None
         self.clock(EndedEarly(stage="trials", reason=reason))

@@ -65,3 +65,38 @@ def test_a_node_that_the_target_takes_in_integers_only_is_kept_there(tmp_path: P
     for name in run.front["id"]:
         found = autoselect.inspect(run.model_path(name))["subgraphs"][0]["ops"]
         assert {op["kind"] for op in found if op["op_type"] == kept} == {"integer"}
+
+
+def chip(path: Path, **host: float) -> str:
+    """A chip of one processor, with what a multiply-accumulate costs in each precision that it runs."""
+    kinds = "".join(f'{kind} = {{ ops = "all", per_mac = {cost}, per_element = 1.0 }}\n' for kind, cost in host.items())
+    head = 'schema_version = 1\nname = "own-chip"\nwhy = "A test."\nunit = "cycles"\nsegments = "none"\nio = "int8"\n'
+    path.write_text(f'{head}[crossing]\nfixed = 0.0\nper_byte = 0.0\n[host]\nname = "the CPU"\n{kinds}')
+    return str(path)
+
+
+def test_a_chip_without_float_is_searched_in_8_and_16_bits(tmp_path: Path) -> None:
+    target = chip(tmp_path / "chip.toml", int8=1.0, int16=3.0)
+    run = pump.search(tmp_path / "run", target=target, trials=8, early_exit=False, int16=None)
+    recipes = [autoselect.Recipe.from_json(text) for text in run.trials["recipe"]]
+    wide = [bool(recipe.int16_nodes) for recipe in recipes]
+    assert run.summary["counts"]["failed"] == 0
+    assert not any(recipe.denylisted_nodes or recipe.float_nodes for recipe in recipes)
+    assert set(run.trials["float_ops"].dropna()) == {0}
+    assert sum(run.trials["origin"][wide] == "surrogate") > 0
+    all_in_16 = run.trials["penalty"].max()
+    assert all_in_16 > 2.0 * run.trials["penalty"].min()
+    assert run.summary["references"]["float"]["penalty"] > 0.9 * all_in_16
+
+
+def test_a_chip_that_runs_8_bits_alone_gets_the_repaired_integer_model(tmp_path: Path) -> None:
+    target = chip(tmp_path / "chip.toml", int8=1.0)
+    run = pump.search(tmp_path / "run", target=target, trials=8, early_exit=False, repairs=["bias"])
+    assert set(run.trials["origin"]) == {"baseline:fiq", "baseline:fiq+repairs"}
+    assert "whole models" in run.summary["ended_early"]
+    assert run.picks["recommended"] in set(run.front["id"])
+
+
+def test_a_chip_without_integers_is_told_of_before_the_trials(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"quantized .* int8"):
+        pump.search(tmp_path / "run", target=chip(tmp_path / "chip.toml", float=1.0))

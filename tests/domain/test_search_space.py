@@ -162,6 +162,19 @@ def test_of_several_further_states_the_first_counts() -> None:
     assert three.encode_further("abc", three.decode_further(setting))["other:only b"]
 
 
+@given(nodes=st.frozensets(st.sampled_from("abcd")), wide=st.frozensets(st.sampled_from("abc")))
+def test_nodes_that_are_never_outside_of_integers_are_left_out_in_16_bits_alone(
+    nodes: frozenset[str], wide: frozenset[str]
+) -> None:
+    space = replace(MIXED, further=("int16", "float"), not_outside=frozenset("ab"))
+    setting = space.encode(nodes | wide, wide)
+    assert setting is not None
+    setting |= space.encode_further(nodes | wide, {"int16": wide})
+    assert space.decode(setting) == wide | (nodes & frozenset("c")) == space.pin(nodes | wide, wide)
+    assert space.decode_further(setting) == {"int16": wide, "float": frozenset()}
+    assert not space.decode({"all": True, "float:all": True}) & frozenset("ab")
+
+
 def test_the_size_counts_settings() -> None:
     a, b = Toggle(name="a", nodes=frozenset("a")), Toggle(name="b", nodes=frozenset("b"))
     cut = Cut(name="cut", ranking=("a", "b", "c"), at_most=3)

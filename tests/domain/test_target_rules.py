@@ -304,3 +304,12 @@ def test_an_op_on_indices_that_the_host_lacks_is_refused(
     assert (last in impossible) == (place is Place.NOWHERE)
     lacks = host_lacks(graph, [last], target) is not None
     assert lacks == (place is Place.NOWHERE or op_type == "A")
+
+
+def test_float_ops_that_nothing_runs_cost_what_the_dearest_other_ops_do() -> None:
+    """The float model is what other costs are compared with, also for a chip without a float unit."""
+    kinds = {Precision.INT8: kernels(None, 1.0, 1.0), Precision.INT16: kernels(None, 2.0, 5.0)}
+    host = Processor(name="the CPU", kernels={**kinds, Precision.CONVERSION: kernels(None, 900.0, 900.0)})
+    found = judge(chain("f"), replace(ALONE, host=host))
+    assert found.placements[1].place is Place.NOWHERE
+    assert found.placements[1].cost == 2.0 * 100 + 5.0 * ELEMENTS

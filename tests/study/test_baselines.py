@@ -104,6 +104,13 @@ def test_pins_hold_for_baselines() -> None:
     assert not {"fiq", "drq"} & set(sets(found))
 
 
+def test_nodes_that_are_never_outside_of_integers_are_in_the_model_of_16_bits() -> None:
+    space = BoundSpace(dimensions=(), further=("int16", "float"), not_outside=frozenset("ab"), not_int16=frozenset("h"))
+    found = {baseline.name: baseline.recipe for baseline in baselines(EIGHT, space, Recipe(fallback="float"))}
+    assert found["int16"].int16_nodes == frozenset("abcdefg")
+    assert found["drq_pinned"].denylisted_nodes == frozenset("cdefgh")
+
+
 def test_a_recipe_is_the_template_with_other_nodes() -> None:
     template = Recipe(fallback="float", per_channel=False, io_type="int8")
     found = recipe_for(frozenset({"x"}), template, {})

@@ -50,7 +50,7 @@ def test_candidates_lie_between_the_whole_models(states: Any, refused: str, expe
         files=SimpleNamespace(root="case", candidate=lambda sha256: tmp_path / sha256),
         layers=SimpleNamespace(nodes=[SimpleNamespace(name="conv")]),
     )
-    space: Any = SimpleNamespace(not_int16=frozenset(), keep_float=frozenset(), pin=lambda nodes: nodes)
+    space: Any = SimpleNamespace(not_int16=frozenset(), keep_float=frozenset(), pin=lambda nodes, _=(): nodes)
     settings: Any = SimpleNamespace(template=Recipe(), states=states, trial_timeout=60.0)
     pool: Any = Pool(refused)
     wholes, why = outlook._measured(case, settings, pool, space)

@@ -248,3 +248,11 @@ def test_a_float_model_that_the_chip_runs_as_a_whole_is_a_member() -> None:
     cheaper = record(3, 6.0, 20.0, size_bytes=90, penalty=1.0, samples=100, off_chip=0)
     assert numbers([own, cheaper])[0] == {1, 3}
     assert numbers([left, cheaper])[0] == {3}
+
+
+def test_the_float_model_again_is_a_member_if_nothing_costs_less() -> None:
+    """Some processors run float as fast as integers, and every conversion costs them more."""
+    again = record(1, 8.0, 200.0, size_bytes=400, penalty=80.0, samples=100, float_ops=9)
+    dearer, cheaper = (record(2, 7.0, 30.0, 90, penalty, samples=100) for penalty in (80.0, 79.9))
+    assert numbers([again, dearer])[0] == {1, 2}
+    assert numbers([again, cheaper])[0] == {2}

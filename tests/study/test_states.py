@@ -31,7 +31,7 @@ from autoselect.study.proposing import mutation
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import NO_RULE, Forecast, Problem, Unit
-from autoselect.study.proposing.proposers import all_masks
+from autoselect.study.proposing.proposers import all_masks, random_masks
 from autoselect.study.proposing.surrogate import Surrogate
 from autoselect.study.proposing.surrogate_proposer import SurrogateProposer
 from autoselect.study.setup.probing import probed
@@ -47,12 +47,15 @@ def made_up(
     *,
     lacking: Mapping[str, frozenset[str]] | None = None,
     instead: Mapping[str, str] | None = None,
+    confined: frozenset[str] = frozenset(),
 ) -> Problem:
     """Ten nodes in a row, each of which takes bytes by its state; some lack one, and have another instead."""
     lacks, others = lacking or {}, instead or {}
 
     def kind_of(name: str, left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> str:
         wanted = next((state for state, nodes in further.items() if name in nodes), states[0])
+        if name in confined and wanted != "sixteen":
+            return "integer"
         kind = wanted if name in left_out else "integer"
         return others.get(kind, "float") if name in lacks.get(kind, ()) else kind
 
@@ -66,7 +69,7 @@ def made_up(
         for i, name in enumerate(NAMES)
     ]
     near = [frozenset(j for j in (i - 1, i + 1) if 0 <= j < len(NAMES)) for i in range(len(NAMES))]
-    return Problem(units, near, forecast, states=states, order=NAMES)
+    return Problem(units, near, forecast, states=states, order=NAMES, not_outside=confined)
 
 
 FOUR = ("hybrid", "sixteen", "float")
@@ -91,6 +94,24 @@ def test_a_unit_that_stays_in_integers_in_a_state_does_not_have_it() -> None:
     assert [form >> 1 & 1 for form in problem.forms] == [1, 0, 1]
     assert problem.in_state(0b111, 1) == Mask(0b101).put(0b101, 1)
     assert problem.noise[1, :3].tolist() == [1e-5, 0.0, 1e-5]
+
+
+def test_a_unit_that_a_target_takes_in_integers_alone_still_has_16_bits() -> None:
+    """Two of ten nodes are confined; whoever proposes has neither of them in float or hybrid form."""
+    problem = made_up(FOUR, NOISE, confined=frozenset({"n1", "n4"}))
+    everything, confined = (1 << 10) - 1, 0b10010
+    assert problem.confined == confined
+    assert problem.forms == (everything & ~confined, everything, everything & ~confined)
+    assert problem.in_state(everything, 2).left_out == everything & ~confined
+    assert problem.in_state(everything, 1).within(1) == everything
+    assert problem.hold(Mask(everything)) == Mask(everything & ~confined)
+    assert problem.balanced(everything, problem.noise, problem.sensitivities).within(1) & confined == confined
+    by_chance = random_masks(problem, 3)
+    drawn = [by_chance.propose([], []) for _ in range(40)]
+    masks = [mask for mask in drawn if mask is not None] + [s.mask for s in searched(problem, 40)]
+    assert len(masks) == 80
+    assert not any(mask.left_out & ~mask.within(1) & confined for mask in masks)
+    assert any(mask.left_out & confined for mask in masks)
 
 
 def test_what_units_become_takes_one_forecast_for_each_state(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,8 @@ def front_of(
     One lucky candidate would dominate all that are closer to float. So those are members too that no other dominates
     once scores have learned of the closeness of outputs: see :func:`autoselect.study.finishing.certainty.link_of`. And
     of two that score alike one may be surer: those are members that no other dominates by the bounds that picks go by.
-    Nor does a score that does not count dominate one that does: see :meth:`autoselect.domain.rule.Rule.is_far`.
+    Nor does a score that does not count dominate one that does: see :meth:`autoselect.domain.rule.Rule.is_far`. A
+    candidate that is the float model again is a member only if no other costs the target less.
 
     Returns:
         The front and whether anything is feasible; if nothing is, the front is of the candidates that
@@ -49,7 +50,8 @@ def front_of(
     if not feasible:
         excess = [_total_excess(r, yardstick) for r in candidates]
         feasible = [r for r, e in zip(candidates, excess, strict=True) if e <= min(excess)]
-    feasible = [r for r in feasible if not _is_float_again(r, yardstick)] or feasible
+    if any(r.scores and r.scores.penalty < yardstick.float_penalty for r in feasible):
+        feasible = [r for r in feasible if not _is_float_again(r, yardstick)]
     table = losses(np.array([_values(r, objectives) for r in feasible]), objectives)
     table = np.column_stack([table, _leaves_ops(feasible)])
     keep = non_dominated(table)

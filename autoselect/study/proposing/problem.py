@@ -86,6 +86,7 @@ class Problem:
         units: In graph order.
         neighbours: For each unit the units that it reads from or writes to.
         pinned: Nodes that every candidate leaves out.
+        confined: Units that are in integers of 8 or 16 bits in each candidate.
         ladders: Rankings of units.
         clipped: Those of the units that are.
         states: What a unit that is left out may be; the first where a mask says no more. See ``domain.states``.
@@ -109,6 +110,7 @@ class Problem:
         forecast: Forecaster,
         *,
         pinned: frozenset[str] = frozenset(),
+        not_outside: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
         states: Sequence[str] = STATES["drq"],
         repair_sets: Sequence[Repairs] = ((),),
@@ -118,10 +120,14 @@ class Problem:
         costs: Sequence[str] = DEFAULT_COSTS,
         order: Sequence[str] = (),
     ) -> None:
-        """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes."""
+        """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes.
+
+        A unit of which all nodes are in ``not_outside`` is confined.
+        """
         self.units = tuple(units)
         self.neighbours = tuple(neighbours)
         self.pinned = pinned
+        self.confined: Units = sum(1 << i for i, unit in enumerate(self.units) if unit.nodes <= not_outside)
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.clipped: Units = sum(1 << i for i, unit in enumerate(self.units) if unit.is_clipped)
         self.states, self.repair_sets = tuple(states), tuple(repair_sets)
@@ -134,7 +140,7 @@ class Problem:
         self.constraints, self.rule = constraints, rule
         self.costs = tuple(costs)
         self.forecast_of, self.order = forecast, tuple(order)
-        self.hold: Hold = as_it_is
+        self.hold: Hold = self.inside if self.confined else as_it_is
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
         self._distrusted: set[Mask] = set()
         self._keys: dict[Mask, object] = {}
@@ -229,7 +235,7 @@ class Problem:
 
     @cached_property
     def forms(self) -> tuple[Units, ...]:
-        """The units that have a form of their own in each state; in the first all have.
+        """The units that have a form of their own in each state; in the first all have that are not confined.
 
         An op without a hybrid kernel is float in both states, so that only the first counts.
         """
@@ -243,7 +249,8 @@ class Problem:
             integer, *keys = self._becomes(i)
             for place, key in enumerate(keys):
                 first = keys.index(key)
-                found[place][first] |= (first == 0 or key != integer) << i
+                is_plain = first == 0 and not self.confined >> i & 1
+                found[place][first] |= (is_plain or key != integer) << i
         return tuple(map(tuple, found))
 
     def _becomes(self, unit: int) -> list[object]:
@@ -330,12 +337,18 @@ class Problem:
         *others, exact = self.by_cost
         mask, left = self.in_state(units, exact), float(integers[bits(self.everything & ~units)].sum())
         for place in others:
+            mask = self.put(mask, units & self.confined & ~mask.left_out, place)
+        for place in others:
             for i in sorted(bits(mask.within(exact) & self.forms[place]), key=lambda i: (noise[place, i], i)):
                 if noise[place, i] > left:
                     break
                 left -= float(noise[place, i])
                 mask = mask.put(1 << i, place)
         return mask
+
+    def inside(self, mask: Mask) -> Mask:
+        """The candidate with confined units in 8 bits where it has them out of integers."""
+        return mask.without(self.confined & mask.within(0))
 
     def unclipped(self, mask: Mask) -> Mask:
         """The candidate with clipped units in no integers, in the cheapest such state; as it is if a target refuses."""

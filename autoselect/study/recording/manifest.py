@@ -71,7 +71,11 @@ def space_hash(space: BoundSpace) -> str:
     plain = [
         (d.name, sorted(d.nodes)) if isinstance(d, Toggle) else (d.name, d.ranking, d.at_most) for d in space.dimensions
     ]
-    pins = [sorted(space.keep_float), sorted(space.keep_int)]
+    pins = [
+        sorted(space.keep_float),
+        sorted(space.keep_int),
+        *([sorted(space.not_outside)] if space.not_outside else []),
+    ]
     return hashlib.sha256(json.dumps([plain, space.alternatives, pins]).encode()).hexdigest()
 
 

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.repair_sets import Repairs, label
 from autoselect.domain.search_space import ALTERNATIVE, BoundSpace, Cut, Dimension, Value
-from autoselect.domain.states import further_of, left_out_of
+from autoselect.domain.states import SIXTEEN, further_of, left_out_of
 from autoselect.errors import UsageError
 from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.mask import Mask
@@ -64,12 +64,12 @@ def distributions_of(
 
 def setting_of(recipe: Recipe, space: BoundSpace, sets: Sequence[Repairs]) -> dict[str, Value]:
     """The parameters that mean a recipe; none if the space cannot express it."""
-    nodes = left_out_of(recipe)
-    setting = space.encode(nodes)
+    nodes, further = left_out_of(recipe), further_of(recipe)
+    setting = space.encode(nodes, further[SIXTEEN])
     if setting is None:
         return {}
     repairs: dict[str, Value] = {REPAIRS: label(recipe.repairs)} if len(sets) > 1 else {}
-    return setting | space.encode_further(nodes, further_of(recipe)) | repairs
+    return setting | space.encode_further(nodes, further) | repairs
 
 
 def suggested(setting: Mapping[str, Any], space: BoundSpace, template: Recipe, sets: Sequence[Repairs]) -> Recipe:
@@ -140,7 +140,8 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         mask = self._proposer.propose(*self._known(study))
         if mask is None:
             return None
-        nodes, further = self._space.pin(self._problem.nodes_of(mask)), self._problem.further_of(mask)
+        further = self._problem.further_of(mask)
+        nodes = self._space.pin(self._problem.nodes_of(mask), further.get(SIXTEEN, ()))
         states = {state: (names & nodes) - self._space.barred(state) for state, names in further.items()}
         return recipe_for(nodes, replace(template, repairs=self._problem.repair_sets[mask.repairs]), states)
 

@@ -66,7 +66,7 @@ def baselines(
         name: str, nodes: frozenset[str], wide: frozenset[str] = nothing, *, repairs: Repairs, **others: Any
     ) -> Baseline:
         """A baseline that leaves these nodes out, as far as pins allow; if they do not, the name says so."""
-        pinned = space.pin(nodes)
+        pinned = space.pin(nodes, wide)
         return Baseline(
             name=name if pinned == nodes else f"{name}_pinned",
             recipe=recipe_for(pinned, replace(template, repairs=repairs, **others), {SIXTEEN: wide} if wide else {}),
@@ -95,12 +95,12 @@ def baselines(
 def all_in_16_bits(layers: LayerTable, space: BoundSpace) -> tuple[frozenset[str], frozenset[str]]:
     """The nodes that the all-16-bit model has not in 8 bits, as far as pins allow, and those of them in 16."""
     nodes, wide = _in_16_bits(frozenset(n.name for n in layers.nodes), space)
-    return space.pin(nodes), wide
+    return space.pin(nodes, wide), wide
 
 
 def _in_16_bits(everything: frozenset[str], space: BoundSpace) -> tuple[frozenset[str], frozenset[str]]:
     nodes = everything - space.not_int16
-    return nodes, space.pin(nodes) - space.keep_float
+    return nodes, space.pin(nodes, nodes) - space.keep_float
 
 
 def heuristic_nodes(layers: LayerTable) -> frozenset[str]:

@@ -14,7 +14,8 @@ from autoselect.cases.prepare import Case, prepare_case
 from autoselect.cases.settled import Settled
 from autoselect.domain.findings import OWN_SCALE
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import TrialError
+from autoselect.domain.states import SIXTEEN
+from autoselect.errors import TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize.preparing import converter
@@ -98,20 +99,27 @@ def _warning(one: channel_jobs.NarrowGroup) -> str:
 
 
 def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tuple[BoundSpace, tuple[str, ...]]:
-    """Bind the space, with the pins of the user and of the target; and what the user should know of the latter."""
+    """Bind the space, with the pins of the user and of the target; and what the user should know of the latter.
+
+    A target that decides all nodes leaves no dimensions: then whole models and their repairs are all there is.
+
+    Raises:
+        UsageError: If nothing is left to choose, or the target takes no node in integers.
+    """
     keep_float, keep_int = (
         covered(patterns, case.layers, case.graph, declared()[name].names)
         for name, patterns in (("keep_float", settings.keep_float), ("keep_int", settings.keep_int))
     )
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
     parts = units_of(case)
-    space = bind(
-        space_file,
-        case.layers,
-        keep_float=keep_float | decided.keep_float,
-        keep_int=keep_int | decided.keep_int,
-        units=parts,
-    )
     # What moves together has 16 bits together, or not at all.
     barred = frozenset(name for unit in parts if not decided.not_int16.isdisjoint(unit) for name in unit)
-    return replace(space, further=settings.states[1:], not_int16=barred), decided.messages
+    wide = decided.keep_int - barred - keep_int if SIXTEEN in settings.states else frozenset[str]()
+    outside, inside = keep_float | decided.keep_float, keep_int | decided.keep_int - wide
+    if decided.keep_int | decided.keep_float and {node.name for node in case.layers.nodes} <= outside | inside:
+        if not inside:
+            raise UsageError(f"Nothing can be quantized for this target. {' '.join(decided.messages)}")
+        space = BoundSpace(dimensions=(), keep_float=outside, keep_int=inside)
+    else:
+        space = bind(space_file, case.layers, keep_float=outside, keep_int=inside, units=parts)
+    return replace(space, further=settings.states[1:], not_int16=barred, not_outside=wide), decided.messages

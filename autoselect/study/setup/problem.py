@@ -42,6 +42,7 @@ _UNSUITED = (
     "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
     "so tpe proposes the candidates instead."
 )
+_NO_NODES = frozenset[str]()
 _LADDERS = ("rmse_per_scale", "mean_squared_error")
 
 
@@ -91,8 +92,9 @@ def make_problem(
         return Problem(
             units,
             neighbours_of(case.graph, layers, units),
-            forecaster(blueprints, layers, settings, target, space.not_int16),
+            forecaster(blueprints, layers, settings, target, space),
             pinned=space.keep_float,
+            not_outside=space.not_outside,
             ladders=_ladders(units, layers),
             states=settings.states,
             repair_sets=settings.repairs.alternatives,
@@ -177,12 +179,13 @@ def forecaster(
     layers: LayerTable,
     settings: Settled,
     target: Target,
-    not_int16: frozenset[str] = frozenset(),
+    space: BoundSpace | None = None,
 ) -> Forecaster:
     """Exact size and penalty by nodes and repairs, and whether target and runtime take it; nothing is compiled.
 
-    Nodes that the target refuses with 16-bit activations have no such form.
+    Nodes that the target refuses in 16 bits, or out of integers, have no such form: a search space says which.
     """
+    not_int16, not_outside = (space.not_int16, space.not_outside) if space is not None else (_NO_NODES, _NO_NODES)
     places = {node.name: place for place, node in enumerate(layers.nodes)}
 
     def placed(names: Iterable[str]) -> list[int]:
@@ -195,7 +198,8 @@ def forecaster(
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
         chosen = fields_of(nodes, further)
         in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
-        denied, in_float = (placed(chosen.get(field, ())) for field in ("denylisted_nodes", FIELDS[EXACT]))
+        outside = (chosen.get(field, _NO_NODES) for field in ("denylisted_nodes", FIELDS[EXACT]))
+        denied, in_float = (placed(names - not_outside) for names in outside)
         blueprint = blueprints[corrected_at_once(repairs)]
         plan = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
         packed = blueprint.packed_bytes(plan) if is_packed else 0.0
