@@ -272,6 +272,9 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         takes_repairs=not given.is_foreign,
         workers=default_workers(source_bytes(loaded.model)),
     )
+    if said.per_channel and not profile.per_channel:
+        per_tensor = f"Target {profile.name} takes one scale for all channels of a weight, and candidates have that."
+        loaded = replace(loaded, notes=(*loaded.notes, per_tensor))
     if unread := _beside_evaluator(told):
         loaded = replace(loaded, notes=(*loaded.notes, unread))
     live = [name for name, option in declared().items() if option.live and not option.kept]

@@ -34,13 +34,23 @@ IN_INTEGERS = frozenset({OpKind.INTEGER, OpKind.INT16})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """One tensor of the graph; ``size_bytes`` is that of its values (batch 1)."""
+    """One tensor of the graph.
+
+    Attributes:
+        name: Of the tensor.
+        dtype: Of its values.
+        shape: With batch 1.
+        is_constant: Whether it has data.
+        size_bytes: That of its values (batch 1).
+        scales: How many scales its values have; 1 also where they are not quantized.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     is_constant: bool
     size_bytes: int
+    scales: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

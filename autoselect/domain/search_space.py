@@ -51,6 +51,7 @@ class BoundSpace:
         keep_int: Nodes that no candidate leaves out.
         further: States that what is left out may have instead of the first. Each toggle has one more for each, of the
             state's name and its own: ``float:NAME``.
+        not_int8: Nodes that no candidate has in integers of 8 bits.
         not_int16: Nodes that no candidate has in 16 bits.
         not_outside: Nodes that are in integers of 8 or 16 bits in each candidate.
     """
@@ -60,6 +61,7 @@ class BoundSpace:
     keep_float: frozenset[str] = frozenset()
     keep_int: frozenset[str] = frozenset()
     further: tuple[str, ...] = ()
+    not_int8: frozenset[str] = frozenset()
     not_int16: frozenset[str] = frozenset()
     not_outside: frozenset[str] = frozenset()
 
@@ -130,7 +132,25 @@ class BoundSpace:
 
     def pin(self, nodes: Iterable[str], in_int16: Iterable[str] = ()) -> frozenset[str]:
         """Which nodes are left out after the user's pins, if these of them are in 16 bits."""
-        return (frozenset(nodes) | self.keep_float) - self.keep_int - self.not_outside.difference(in_int16)
+        left_out = frozenset(nodes) | self.left_out_of_all
+        return left_out - self.keep_int - self.not_outside.difference(in_int16)
+
+    @property
+    def left_out_of_all(self) -> frozenset[str]:
+        """Nodes that every candidate leaves out."""
+        return self.keep_float | self.not_int8
+
+    def held(
+        self, nodes: frozenset[str], further: Mapping[str, frozenset[str]]
+    ) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+        """Which nodes are left out, and which of them are in each further state, of nodes that a candidate would have.
+
+        Those that are barred from a further state are in integers.
+        """
+        states = {state: names - self.barred(state) for state, names in further.items()}
+        barred = frozenset[str]().union(*(names - states[state] for state, names in further.items()))
+        left_out = self.pin(nodes - barred, states.get(SIXTEEN, ()))
+        return left_out, {state: names & left_out for state, names in states.items()}
 
     def of_alternative(self, name: str) -> tuple[Dimension, ...]:
         """The dimensions of one alternative, in order."""
@@ -173,7 +193,7 @@ class BoundSpace:
         return 0
 
     def _toggles_within(self, dimensions: Sequence[Dimension], wanted: frozenset[str], pin: _Pin) -> list[str]:
-        missing = set(wanted - self.keep_float)
+        missing = set(wanted - self.left_out_of_all)
         chosen = []
         inside = [d for d in dimensions if isinstance(d, Toggle) and pin(d.nodes) <= wanted]
         for toggle in sorted(inside, key=lambda d: -len(d.nodes)):

@@ -84,14 +84,15 @@ class Processor:
         name: For people.
         kernels: By precision; a precision that is missing does not run.
         max_rank: Largest count of dimensions of a tensor; None where there is no limit.
-        max_stride: Largest step of a kernel over height and width; None where there is no limit. CONV_2D and pools take
-            any where they neither pad nor dilate.
+        max_stride: Largest step of a kernel over height and width; None where there is no limit.
+        any_stride: Op types that take any step where they neither pad nor dilate.
     """
 
     name: str
     kernels: Mapping[Precision, Kernels]
     max_rank: int | None = None
     max_stride: int | None = None
+    any_stride: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +125,9 @@ class Vela:
 
     UNREADABLE: ClassVar[frozenset[str]] = frozenset({"int2", "int4", "uint4"})
     """Types of constants of which Vela 5.2.0 dies, of a floating-point exception and without a message."""
+
+    ANY_STRIDE: ClassVar[frozenset[str]] = frozenset({"CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"})
+    """Op types whose strides Vela does not limit where they neither pad nor dilate."""
 
     accelerator_config: str
     system_config: str
@@ -265,6 +269,7 @@ class Target:
         kernels = [self.host.kernels.get(precision) for precision in Precision]
         return (
             not self.rules
+            and self.per_channel
             and self.host.max_rank is None
             and self.host.max_stride is None
             and all(k is not None and k.ops is None for k in kernels)
@@ -291,6 +296,8 @@ class Target:
         return self.accelerator is not None and Precision.FLOAT not in self.accelerator.kernels
 
     def _runs(self, precision: Precision) -> bool:
+        if any(rule.ops is None and precision in rule.precisions for rule in self.rules):
+            return False
         return any(p is not None and precision in p.kernels for p in (self.accelerator, self.host))
 
 

@@ -227,7 +227,7 @@ def _wish(op: Op, graph: Graph, target: Target) -> Placement:
         if (lack := _neutral_nowhere(op, graph, target)) is not None:
             return Placement(place=Place.NOWHERE, precision=None, reason=lack, refused_by="runtime")
         return Placement(place=Place.EITHER, precision=None, reason="works on shapes, indices or booleans")
-    if (why := unreadable(op, graph, target.compiler)) is not None:
+    if (why := unreadable(op, graph, target.compiler) or _many_scales(op, graph, target)) is not None:
         return Placement(place=Place.NOWHERE, precision=precision, reason=why, refused_by="compiler")
     for rule in target.rules:
         if precision in rule.precisions and (rule.ops is None or op.op_type in rule.ops):
@@ -236,6 +236,13 @@ def _wish(op: Op, graph: Graph, target: Target) -> Placement:
     if lack is None:
         return Placement(place=Place.ACCELERATOR, precision=precision)
     return _on_host(op, graph, precision, target, lack)
+
+
+def _many_scales(op: Op, graph: Graph, target: Target) -> str | None:
+    """Why a target does not take the scales of an op's constants; None if it does."""
+    if target.per_channel or all(graph.tensors[t].scales == 1 for t in op.constants):
+        return None
+    return f"{target.name} takes one scale for all channels of a weight"
 
 
 def _neutral_nowhere(op: Op, graph: Graph, target: Target) -> str | None:
@@ -307,7 +314,7 @@ def lack_of(op: Op, graph: Graph, precision: Precision, processor: Processor | N
     rank = max((len(graph.tensors[t].shape) for t in (*op.inputs, *op.outputs)), default=0)
     if processor.max_rank is not None and rank > processor.max_rank:
         return f"{processor.name} takes at most {processor.max_rank} dimensions, this op has {rank}"
-    is_free = op.op_type in _ANY_STRIDE and not op.is_padded
+    is_free = op.op_type in processor.any_stride and not op.is_padded
     if processor.max_stride is not None and op.stride > processor.max_stride and not is_free:
         return f"{processor.name} takes strides of at most {processor.max_stride}, this op has {op.stride}"
     return None
@@ -328,10 +335,6 @@ def host_lacks(graph: Graph, left: Iterable[int], target: Target) -> str | None:
     return None
 
 
-_ANY_STRIDE = frozenset({"CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"})
-"""Op types that are free of the limit on strides where they neither pad nor dilate."""
-
-
 def _side(op: Op, graph: Graph, placement: Placement) -> bool | None:
     """The side of a partition that an op is on: True for the accelerator, None for an op that cuts nothing."""
     if placement.place is Place.EITHER or is_interface(op, graph):
@@ -340,8 +343,11 @@ def _side(op: Op, graph: Graph, placement: Placement) -> bool | None:
 
 
 def is_interface(op: Op, graph: Graph) -> bool:
-    """True for a conversion of one of the model's own inputs or outputs."""
-    return op.kind is OpKind.BOUNDARY and (op.inputs[0] in graph.inputs or op.outputs[0] in graph.outputs)
+    """True for a conversion of one of the model's own inputs or outputs, between float and integers or of the sign."""
+    if not op.inputs or (op.inputs[0] not in graph.inputs and op.outputs[0] not in graph.outputs):
+        return False
+    types = {graph.tensors[t].dtype for t in (op.inputs[0], op.outputs[0])}
+    return op.kind is OpKind.BOUNDARY or (op.op_type == "QUANTIZE" and types == {"int8", "uint8"})
 
 
 def _left_behind(index: int, placement: Placement, graph: Graph, target: Target) -> Placement:

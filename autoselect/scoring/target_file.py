@@ -341,11 +341,12 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _target(profile: _Profile) -> Target:
+    any_stride = Vela.ANY_STRIDE if isinstance(profile.compiler, _Vela) else frozenset[str]()
     return Target(
         name=profile.name,
         why=profile.why,
         unit=profile.unit,
-        accelerator=None if profile.accelerator is None else _processor(profile.accelerator),
+        accelerator=None if profile.accelerator is None else _processor(profile.accelerator, any_stride),
         host=_processor(profile.host),
         segments=profile.segments,
         crossing_fixed=profile.crossing.fixed,
@@ -370,12 +371,13 @@ def _compiler(section: _Vela | _LitertPlugin) -> Compiler:
     return made(**section.model_dump(exclude={"kind"}))
 
 
-def _processor(section: _Processor) -> Processor:
+def _processor(section: _Processor, any_stride: frozenset[str] = frozenset()) -> Processor:
     given: dict[Precision, Any] = {precision: getattr(section, precision.value) for precision in Precision}
     return Processor(
         name=section.name,
         max_rank=section.max_rank,
         max_stride=section.max_stride,
+        any_stride=any_stride,
         kernels={
             precision: Kernels(ops=_ops(k.ops), per_mac=k.per_mac, per_element=k.per_element, per_mac_of=k.per_mac_of)
             for precision, k in given.items()

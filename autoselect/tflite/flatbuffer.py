@@ -287,6 +287,12 @@ def scales(tensor: Tensor) -> tuple[float, ...]:
     return tuple(float(scale) for scale in quantization.scale)
 
 
+def scale_count(tensor: Tensor) -> int:
+    """How many scales a tensor has; 0 for one that is not quantized."""
+    quantization = tensor.quantization
+    return 0 if quantization is None or quantization.scale is None else len(quantization.scale)
+
+
 def zero_points_of(tensor: Tensor) -> tuple[int, ...]:
     """Zero points of a tensor; none for one that is not quantized."""
     quantization = tensor.quantization

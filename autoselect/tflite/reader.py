@@ -51,6 +51,7 @@ def read_tensor(model: fb.Model, tensor: fb.Tensor) -> Tensor:
         shape=shape,
         is_constant=fb.is_constant(model, tensor),
         size_bytes=item * prod(shape),
+        scales=max(fb.scale_count(tensor), 1),
     )
 
 

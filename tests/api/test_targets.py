@@ -9,7 +9,7 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.errors import UsageError
+from autoselect.errors import AutoselectError, UsageError
 
 TFLM = Path(__file__).resolve().parents[2] / "search_spaces" / "targets" / "tflm.toml"
 
@@ -100,3 +100,31 @@ def test_a_chip_that_runs_8_bits_alone_gets_the_repaired_integer_model(tmp_path:
 def test_a_chip_without_integers_is_told_of_before_the_trials(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"quantized .* int8"):
         pump.search(tmp_path / "run", target=chip(tmp_path / "chip.toml", float=1.0))
+
+
+def test_a_chip_of_16_bits_alone_beside_a_float_processor_gets_16_bits(tmp_path: Path) -> None:
+    """A node that the target refuses in 8 bits is float or has 16 bits."""
+    target = Path(chip(tmp_path / "chip.toml", float=9.0, conversion=0.0))
+    dsp = '[accelerator]\nname = "the DSP"\nint16 = { ops = "all", per_mac = 0.1, per_element = 0.1 }\n'
+    target.write_text(target.read_text().replace('"none"', '"any"') + dsp)
+    run = pump.search(tmp_path / "run", target=str(target), trials=8, early_exit=False, int16=True)
+    recipes = [autoselect.Recipe.from_json(text) for text in run.trials["recipe"]]
+    assert run.summary["counts"]["failed"] == 0
+    everything = max((recipe.denylisted_nodes | recipe.int16_nodes for recipe in recipes), key=len)
+    assert all(recipe.denylisted_nodes | recipe.int16_nodes == everything for recipe in recipes)
+    mixed = [bool(recipe.int16_nodes) and bool(recipe.denylisted_nodes) for recipe in recipes]
+    assert sum(run.trials["origin"][mixed] == "surrogate") > 0
+    recommended = run.front.set_index("id").loc[run.picks["recommended"]]
+    assert recommended["penalty"] < 0.3 * run.summary["references"]["float"]["penalty"]
+
+
+def test_a_chip_of_one_scale_a_tensor_is_told_and_obeyed(tmp_path: Path) -> None:
+    target = Path(chip(tmp_path / "chip.toml", int8=1.0, float=9.0, conversion=0.0))
+    target.write_text(target.read_text().replace("io =", "per_channel = false\nio ="))
+    run = pump.search(tmp_path / "run", target=str(target), trials=2, early_exit=False)
+    assert not any(autoselect.Recipe.from_json(text).per_channel for text in run.trials["recipe"])
+    assert any("one scale" in warning for warning in run.summary["warnings"])
+    recipe, output = autoselect.Recipe(io_type="int8"), tmp_path / "built.tflite"
+    with pytest.raises(AutoselectError, match="one scale"):
+        autoselect.build(recipe, model=pump.MODEL_PATH, calibration=pump.calibration, target=str(target), output=output)
+    assert not output.exists()

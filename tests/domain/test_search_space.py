@@ -175,6 +175,25 @@ def test_nodes_that_are_never_outside_of_integers_are_left_out_in_16_bits_alone(
     assert not space.decode({"all": True, "float:all": True}) & frozenset("ab")
 
 
+def test_nodes_that_are_never_in_8_bits_are_left_out_of_all_and_may_have_16() -> None:
+    space = replace(MIXED, further=("int16", "float"), not_int8=frozenset("ab"), keep_int=frozenset())
+    assert space.decode({}) == frozenset("ab") == space.left_out_of_all
+    assert space.held(frozenset("ac"), {"int16": frozenset("a")}) == (frozenset("abc"), {"int16": frozenset("a")})
+    setting = space.encode("abd", frozenset("b"))
+    assert setting is not None
+    setting |= space.encode_further("abd", {"int16": frozenset("b")})
+    assert space.decode(setting) == frozenset("abd")
+    assert space.decode_further(setting) == {"int16": frozenset("b"), "float": frozenset()}
+
+
+def test_nodes_that_are_barred_from_a_state_are_held_in_integers() -> None:
+    space = replace(MIXED, further=("int16", "float"), not_int16=frozenset("b"))
+    assert space.held(frozenset("abc"), {"int16": frozenset("ab"), "float": frozenset("c")}) == (
+        frozenset("ac"),
+        {"int16": frozenset("a"), "float": frozenset("c")},
+    )
+
+
 def test_the_size_counts_settings() -> None:
     a, b = Toggle(name="a", nodes=frozenset("a")), Toggle(name="b", nodes=frozenset("b"))
     cut = Cut(name="cut", ranking=("a", "b", "c"), at_most=3)

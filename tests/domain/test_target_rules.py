@@ -7,7 +7,7 @@ from reviewing import Reviewed
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor, peak_activation_bytes
 from autoselect.domain.target_islands import islands, without
-from autoselect.domain.targets import Kernels, Place, Precision, Processor, Rule, Target
+from autoselect.domain.targets import Kernels, Place, Precision, Processor, Rule, Target, Vela
 from autoselect.domain.verdicts import host_lacks, judge, pins
 
 ELEMENTS = 10
@@ -138,17 +138,25 @@ def test_too_many_dimensions_leave_the_accelerator(reviewed: Reviewed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "is_padded", "place"),
+    ("name", "is_padded", "is_velas", "place"),
     [
-        ("CONV_2D", True, Place.HOST),
-        ("CONV_2D", False, Place.ACCELERATOR),
-        ("DEPTHWISE_CONV_2D", False, Place.HOST),
+        ("CONV_2D", True, True, Place.HOST),
+        ("CONV_2D", False, True, Place.ACCELERATOR),
+        ("CONV_2D", False, False, Place.HOST),
+        ("DEPTHWISE_CONV_2D", False, True, Place.HOST),
     ],
 )
-def test_a_long_stride_leaves_the_accelerator(reviewed: Reviewed, name: str, is_padded: bool, place: Place) -> None:
+def test_a_long_stride_leaves_the_accelerator(
+    reviewed: Reviewed, name: str, is_padded: bool, is_velas: bool, place: Place
+) -> None:
     graph = chain("i")
     op = replace(graph.ops[0], op_type=name, stride=4, is_padded=is_padded)
-    npu = Processor(name="the NPU", kernels={Precision.INT8: kernels(None, 0.01, 0.1)}, max_stride=3)
+    npu = Processor(
+        name="the NPU",
+        kernels={Precision.INT8: kernels(None, 0.01, 0.1)},
+        max_stride=3,
+        any_stride=Vela.ANY_STRIDE if is_velas else frozenset(),
+    )
     (found,) = judge(replace(graph, ops=(op,)), replace(NPU, accelerator=npu)).placements
     assert found.place == place
     if place is Place.HOST:
@@ -313,3 +321,33 @@ def test_float_ops_that_nothing_runs_cost_what_the_dearest_other_ops_do() -> Non
     found = judge(chain("f"), replace(ALONE, host=host))
     assert found.placements[1].place is Place.NOWHERE
     assert found.placements[1].cost == 2.0 * 100 + 5.0 * ELEMENTS
+
+
+@pytest.mark.parametrize(("per_channel", "scales", "refused"), [(True, 16, ()), (False, 1, ()), (False, 16, (0,))])
+def test_a_chip_of_one_scale_a_tensor_refuses_several(per_channel: bool, scales: int, refused: tuple[int, ...]) -> None:
+    plain = chain("i")
+    weights = Tensor(name="w", dtype="int8", shape=(16, 9), is_constant=True, size_bytes=144, scales=scales)
+    op = replace(plain.ops[0], constants=(len(plain.tensors),))
+    graph = replace(plain, tensors=(*plain.tensors, weights), ops=(op,))
+    assert judge(graph, replace(NPU, per_channel=per_channel)).refused("compiler") == refused
+
+
+def test_a_change_of_sign_at_the_interface_cuts_as_little_as_a_conversion_from_float() -> None:
+    """Cameras give bytes without a sign; the accelerator lacks QUANTIZE, and takes what comes first alone."""
+    plain = chain("ii", "AB")
+    picture = Tensor(name="picture", dtype="uint8", shape=(1, ELEMENTS), is_constant=False, size_bytes=ELEMENTS)
+    place = len(plain.tensors)
+    signed = Op(op_type="QUANTIZE", kind=OpKind.INTEGER, inputs=(place,), constants=(), outputs=(0,), macs=0)
+    graph = replace(plain, tensors=(*plain.tensors, picture), ops=(signed, *plain.ops), inputs=(place,))
+    found, without = judge(graph, LEADING), judge(plain, LEADING)
+    assert (found.segments, found.crossings) == (without.segments, without.crossings) == (1, ())
+    assert found.cost == without.cost + 1.0 * ELEMENTS
+
+
+def test_a_target_that_rejects_all_ops_of_a_precision_does_not_run_it() -> None:
+    rule = Rule(ops=None, precisions=frozenset({Precision.FLOAT}), by="runtime", why="none here")
+    hybrid = replace(NPU.host, kernels={**NPU.host.kernels, Precision.HYBRID: kernels(None, 4.0, 2.0)})
+    both = replace(NPU, host=hybrid)
+    assert both.runs_hybrid
+    assert replace(both, rules=(rule,)).runs_hybrid
+    assert not replace(both, rules=(replace(rule, precisions=frozenset({Precision.HYBRID})),)).runs_hybrid

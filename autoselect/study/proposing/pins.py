@@ -29,7 +29,7 @@ def holding(problem: Problem, pins: Pins) -> Hold:
     outside = next(place for place in problem.by_cost if problem.states[place] not in APART)
 
     def hold(mask: Mask) -> Mask:
-        mask = problem.inside(mask.without(integer))
+        mask = problem.in_forms(mask.without(integer))
         mask = problem.put(mask, wide, sixteen) if wide else mask
         inside = out & ~problem.out_of_integers(mask)
         return problem.put(mask, inside, outside) if inside else mask

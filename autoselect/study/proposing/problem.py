@@ -86,6 +86,7 @@ class Problem:
         units: In graph order.
         neighbours: For each unit the units that it reads from or writes to.
         pinned: Nodes that every candidate leaves out.
+        opened: Units that are in integers of 8 bits in no candidate.
         confined: Units that are in integers of 8 or 16 bits in each candidate.
         ladders: Rankings of units.
         clipped: Those of the units that are.
@@ -110,6 +111,7 @@ class Problem:
         forecast: Forecaster,
         *,
         pinned: frozenset[str] = frozenset(),
+        not_int8: frozenset[str] = frozenset(),
         not_outside: frozenset[str] = frozenset(),
         ladders: Sequence[Sequence[int]] = (),
         states: Sequence[str] = STATES["drq"],
@@ -122,12 +124,14 @@ class Problem:
     ) -> None:
         """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes.
 
-        A unit of which all nodes are in ``not_outside`` is confined.
+        A unit of which all nodes are in ``not_int8`` is opened, one of which all are in ``not_outside`` is confined.
         """
         self.units = tuple(units)
         self.neighbours = tuple(neighbours)
         self.pinned = pinned
-        self.confined: Units = sum(1 << i for i, unit in enumerate(self.units) if unit.nodes <= not_outside)
+        self.opened, self.confined = (
+            sum(1 << i for i, unit in enumerate(self.units) if unit.nodes <= nodes) for nodes in (not_int8, not_outside)
+        )
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.clipped: Units = sum(1 << i for i, unit in enumerate(self.units) if unit.is_clipped)
         self.states, self.repair_sets = tuple(states), tuple(repair_sets)
@@ -140,7 +144,7 @@ class Problem:
         self.constraints, self.rule = constraints, rule
         self.costs = tuple(costs)
         self.forecast_of, self.order = forecast, tuple(order)
-        self.hold: Hold = self.inside if self.confined else as_it_is
+        self.hold: Hold = self.in_forms if self.opened or self.confined else as_it_is
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
         self._distrusted: set[Mask] = set()
         self._keys: dict[Mask, object] = {}
@@ -346,9 +350,10 @@ class Problem:
                 mask = mask.put(1 << i, place)
         return mask
 
-    def inside(self, mask: Mask) -> Mask:
-        """The candidate with confined units in 8 bits where it has them out of integers."""
-        return mask.without(self.confined & mask.within(0))
+    def in_forms(self, mask: Mask) -> Mask:
+        """The candidate with confined units in 8 bits where it has them out of integers, and the other way round."""
+        mask = mask.without(self.confined & mask.within(0))
+        return mask.put(self.opened & ~mask.left_out, 0)
 
     def unclipped(self, mask: Mask) -> Mask:
         """The candidate with clipped units in no integers, in the cheapest such state; as it is if a target refuses."""

@@ -71,11 +71,9 @@ def space_hash(space: BoundSpace) -> str:
     plain = [
         (d.name, sorted(d.nodes)) if isinstance(d, Toggle) else (d.name, d.ranking, d.at_most) for d in space.dimensions
     ]
-    pins = [
-        sorted(space.keep_float),
-        sorted(space.keep_int),
-        *([sorted(space.not_outside)] if space.not_outside else []),
-    ]
+    pins = [sorted(space.keep_float), sorted(space.keep_int)]
+    if space.not_int8 or space.not_outside:
+        pins += [sorted(space.not_int8), sorted(space.not_outside)]
     return hashlib.sha256(json.dumps([plain, space.alternatives, pins]).encode()).hexdigest()
 
 

@@ -140,9 +140,7 @@ class ProposerSampler(optuna.samplers.BaseSampler):
         mask = self._proposer.propose(*self._known(study))
         if mask is None:
             return None
-        further = self._problem.further_of(mask)
-        nodes = self._space.pin(self._problem.nodes_of(mask), further.get(SIXTEEN, ()))
-        states = {state: (names & nodes) - self._space.barred(state) for state, names in further.items()}
+        nodes, states = self._space.held(self._problem.nodes_of(mask), self._problem.further_of(mask))
         return recipe_for(nodes, replace(template, repairs=self._problem.repair_sets[mask.repairs]), states)
 
     def rules_out(self, study: optuna.Study, recipe: Recipe) -> bool:

@@ -114,12 +114,22 @@ def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tup
     parts = units_of(case)
     # What moves together has 16 bits together, or not at all.
     barred = frozenset(name for unit in parts if not decided.not_int16.isdisjoint(unit) for name in unit)
-    wide = decided.keep_int - barred - keep_int if SIXTEEN in settings.states else frozenset[str]()
-    outside, inside = keep_float | decided.keep_float, keep_int | decided.keep_int - wide
+    never_wide = barred if SIXTEEN in settings.states else decided.keep_int | decided.keep_float
+    inside_at_16, outside_or_16 = (
+        pins - never_wide for pins in (decided.keep_int - keep_int, decided.keep_float - keep_float)
+    )
+    outside, inside = keep_float | decided.keep_float - outside_or_16, keep_int | decided.keep_int - inside_at_16
     if decided.keep_int | decided.keep_float and {node.name for node in case.layers.nodes} <= outside | inside:
         if not inside:
             raise UsageError(f"Nothing can be quantized for this target. {' '.join(decided.messages)}")
         space = BoundSpace(dimensions=(), keep_float=outside, keep_int=inside)
     else:
         space = bind(space_file, case.layers, keep_float=outside, keep_int=inside, units=parts)
-    return replace(space, further=settings.states[1:], not_int16=barred, not_outside=wide), decided.messages
+    bound = replace(
+        space,
+        further=settings.states[1:],
+        not_int8=outside_or_16,
+        not_int16=barred,
+        not_outside=inside_at_16,
+    )
+    return bound, decided.messages

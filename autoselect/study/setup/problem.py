@@ -42,7 +42,7 @@ _UNSUITED = (
     "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
     "so tpe proposes the candidates instead."
 )
-_NO_NODES = frozenset[str]()
+_ANY = BoundSpace(dimensions=())
 _LADDERS = ("rmse_per_scale", "mean_squared_error")
 
 
@@ -93,7 +93,8 @@ def make_problem(
             units,
             neighbours_of(case.graph, layers, units),
             forecaster(blueprints, layers, settings, target, space),
-            pinned=space.keep_float,
+            pinned=space.left_out_of_all,
+            not_int8=space.not_int8,
             not_outside=space.not_outside,
             ladders=_ladders(units, layers),
             states=settings.states,
@@ -179,13 +180,12 @@ def forecaster(
     layers: LayerTable,
     settings: Settled,
     target: Target,
-    space: BoundSpace | None = None,
+    space: BoundSpace = _ANY,
 ) -> Forecaster:
     """Exact size and penalty by nodes and repairs, and whether target and runtime take it; nothing is compiled.
 
-    Nodes that the target refuses in 16 bits, or out of integers, have no such form: a search space says which.
+    Nodes that the space holds in other states have no such form.
     """
-    not_int16, not_outside = (space.not_int16, space.not_outside) if space is not None else (_NO_NODES, _NO_NODES)
     places = {node.name: place for place, node in enumerate(layers.nodes)}
 
     def placed(names: Iterable[str]) -> list[int]:
@@ -196,12 +196,11 @@ def forecaster(
     runtime = settings.runtime
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], repairs: Repairs) -> Forecast:
-        chosen = fields_of(nodes, further)
-        in_int16 = chosen.get(FIELDS[SIXTEEN], frozenset()) - not_int16
-        outside = (chosen.get(field, _NO_NODES) for field in ("denylisted_nodes", FIELDS[EXACT]))
-        denied, in_float = (placed(names - not_outside) for names in outside)
+        chosen = fields_of(*space.held(nodes, further))
+        wanted = ("denylisted_nodes", FIELDS[EXACT], FIELDS[SIXTEEN])
+        denied, in_float, in_int16 = (placed(chosen.get(field, ())) for field in wanted)
         blueprint = blueprints[corrected_at_once(repairs)]
-        plan = blueprint.plan(denied, settings.template.fallback, in_float, placed(in_int16))
+        plan = blueprint.plan(denied, settings.template.fallback, in_float, in_int16)
         packed = blueprint.packed_bytes(plan) if is_packed else 0.0
         verdict = judged(plan.graph, target, runtime)
         cut = verdict.fragmentation
