@@ -203,6 +203,10 @@ class BoundSpace:
         return chosen
 
 
+FREE = BoundSpace(dimensions=())
+"""A space that holds no node in any state."""
+
+
 def ranked_cut(name: str, ranking: Sequence[str], at_most: int) -> Cut:
     """A cut that never asks for more nodes than the ranking has."""
     return Cut(name=name, ranking=tuple(ranking), at_most=min(at_most, len(ranking)))

@@ -11,6 +11,7 @@ from reviewing import Reviewed
 from synthetic import synthetic
 
 from autoselect.domain.pinned import Pins
+from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import states_of
 from autoselect.errors import UsageError
 from autoselect.study.proposing.mask import Mask, bits
@@ -37,7 +38,13 @@ def problem_of(*, int16: bool = True, narrow: str = "") -> Problem:
 
     units = [Unit(nodes=frozenset(g), op_type="ADD", position=i, sensitivity=0.1) for i, g in enumerate(GROUPS)]
     near = [frozenset({i - 1, i + 1} & set(range(len(GROUPS)))) for i in range(len(GROUPS))]
-    return Problem(units, near, forecast, pinned=frozenset("x"), states=states_of("search", int16=int16))
+    return Problem(
+        units,
+        near,
+        forecast,
+        space=BoundSpace(dimensions=(), keep_float=frozenset("x")),
+        states=states_of("search", int16=int16),
+    )
 
 
 PINS = Pins(keep_float=frozenset("ah"), keep_int=frozenset("b"), keep_int16=frozenset("e"))

@@ -32,7 +32,7 @@ def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = ""
         units,
         [frozenset(n) for n in neighbours],
         lambda nodes, _further, _repairs: Forecast(100 + len(nodes), float(len(nodes)), nodes),
-        pinned=frozenset(pinned),
+        space=BoundSpace(dimensions=(), keep_float=frozenset(pinned)),
     )
 
 
@@ -84,7 +84,7 @@ def test_a_forecast_is_worked_out_once() -> None:
         asked.append(nodes)
         return Forecast(len(nodes), 0.5, nodes)
 
-    problem = Problem([], [], forecast, pinned=frozenset("x"))
+    problem = Problem([], [], forecast, space=BoundSpace(dimensions=(), keep_float=frozenset("x")))
     assert problem.forecast(Mask()) is problem.forecast(Mask())
     assert (problem.forecast(Mask()).size_bytes, asked) == (1, [{"x"}])
 

@@ -344,7 +344,7 @@ def test_pinned_nodes_are_in_every_candidate() -> None:
         FIVE.units[:3],
         FIVE.neighbours[:3],
         lambda nodes, float_nodes, _repairs: FIVE.forecast(FIVE.mask_of(nodes)),
-        pinned=frozenset({"n4"}),
+        space=BoundSpace(dimensions=(), keep_float=frozenset({"n4"})),
     )
     sampler = ProposerSampler(Listed(all_masks(problem)), problem, space)
     study = optuna.create_study(directions=THREE_LOSSES, sampler=sampler)

@@ -25,6 +25,7 @@ from autoselect.cases.prepare_jobs import Int16Proof
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.repair_sets import Repairs
+from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import STATES, alone_in, fields_of, further_of, left_out_of, states_of
 from autoselect.errors import WorkerDied
 from autoselect.study.proposing import mutation
@@ -69,7 +70,9 @@ def made_up(
         for i, name in enumerate(NAMES)
     ]
     near = [frozenset(j for j in (i - 1, i + 1) if 0 <= j < len(NAMES)) for i in range(len(NAMES))]
-    return Problem(units, near, forecast, states=states, order=NAMES, not_outside=confined)
+    return Problem(
+        units, near, forecast, states=states, order=NAMES, space=BoundSpace(dimensions=(), not_outside=confined)
+    )
 
 
 FOUR = ("hybrid", "sixteen", "float")

@@ -16,6 +16,7 @@ from autoselect.domain.objectives import Constraints
 from autoselect.domain.quantities import DEFAULT_COSTS
 from autoselect.domain.repair_sets import Repairs, corrected_in_sequence
 from autoselect.domain.rule import Rule
+from autoselect.domain.search_space import FREE, BoundSpace
 from autoselect.domain.states import APART, EXACT, STATES
 from autoselect.study.proposing import constants
 from autoselect.study.proposing.mask import Mask, Units, bits, indicator
@@ -110,9 +111,7 @@ class Problem:
         neighbours: Sequence[frozenset[int]],
         forecast: Forecaster,
         *,
-        pinned: frozenset[str] = frozenset(),
-        not_int8: frozenset[str] = frozenset(),
-        not_outside: frozenset[str] = frozenset(),
+        space: BoundSpace = FREE,
         ladders: Sequence[Sequence[int]] = (),
         states: Sequence[str] = STATES["drq"],
         repair_sets: Sequence[Repairs] = ((),),
@@ -124,13 +123,15 @@ class Problem:
     ) -> None:
         """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes.
 
-        A unit of which all nodes are in ``not_int8`` is opened, one of which all are in ``not_outside`` is confined.
+        The ``space`` says which nodes are pinned. A unit of which it has all nodes in no integers of 8 bits is opened,
+        one of which it has none outside of integers is confined.
         """
         self.units = tuple(units)
         self.neighbours = tuple(neighbours)
-        self.pinned = pinned
+        self.pinned = space.left_out_of_all
         self.opened, self.confined = (
-            sum(1 << i for i, unit in enumerate(self.units) if unit.nodes <= nodes) for nodes in (not_int8, not_outside)
+            sum(1 << i for i, unit in enumerate(self.units) if unit.nodes <= nodes)
+            for nodes in (space.not_int8, space.not_outside)
         )
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.clipped: Units = sum(1 << i for i, unit in enumerate(self.units) if unit.is_clipped)

@@ -20,7 +20,7 @@ from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.recipe import IoType
 from autoselect.domain.repair_sets import Repairs, acting, corrected_at_once
 from autoselect.domain.runtimes import Runtime, why_refused
-from autoselect.domain.search_space import BoundSpace, Toggle
+from autoselect.domain.search_space import FREE, BoundSpace, Toggle
 from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
 from autoselect.domain.targets import Target
 from autoselect.domain.units import units as moving_together
@@ -42,7 +42,6 @@ _UNSUITED = (
     "The sampler {!r} needs a search space with choices of nodes, units, blocks or op types. This one has counts only, "
     "so tpe proposes the candidates instead."
 )
-_ANY = BoundSpace(dimensions=())
 _LADDERS = ("rmse_per_scale", "mean_squared_error")
 
 
@@ -93,9 +92,7 @@ def make_problem(
             units,
             neighbours_of(case.graph, layers, units),
             forecaster(blueprints, layers, settings, target, space),
-            pinned=space.left_out_of_all,
-            not_int8=space.not_int8,
-            not_outside=space.not_outside,
+            space=space,
             ladders=_ladders(units, layers),
             states=settings.states,
             repair_sets=settings.repairs.alternatives,
@@ -180,7 +177,7 @@ def forecaster(
     layers: LayerTable,
     settings: Settled,
     target: Target,
-    space: BoundSpace = _ANY,
+    space: BoundSpace = FREE,
 ) -> Forecaster:
     """Exact size and penalty by nodes and repairs, and whether target and runtime take it; nothing is compiled.
 

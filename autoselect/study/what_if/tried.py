@@ -14,6 +14,7 @@ from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule, Standing
+from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import EXACT, SIXTEEN, further_of, left_out_of
 from autoselect.domain.words import SHARES
 from autoselect.errors import RunFolderError, UsageError
@@ -172,7 +173,7 @@ class Tried:
                 settings,
                 place.target,
             ),
-            pinned=self._pinned,
+            space=BoundSpace(dimensions=(), keep_float=self._pinned),
             states=settings.states,
             repair_sets=settings.repairs.alternatives,
             added_noise=settings.repairs.noise_of_alternatives,
