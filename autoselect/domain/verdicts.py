@@ -344,10 +344,14 @@ def _side(op: Op, graph: Graph, placement: Placement) -> bool | None:
 
 def is_interface(op: Op, graph: Graph) -> bool:
     """True for a conversion of one of the model's own inputs or outputs, between float and integers or of the sign."""
-    if not op.inputs or (op.inputs[0] not in graph.inputs and op.outputs[0] not in graph.outputs):
+    if op.kind is not OpKind.BOUNDARY and not _changes_sign(op, graph):
         return False
-    types = {graph.tensors[t].dtype for t in (op.inputs[0], op.outputs[0])}
-    return op.kind is OpKind.BOUNDARY or (op.op_type == "QUANTIZE" and types == {"int8", "uint8"})
+    return op.inputs[0] in graph.inputs or op.outputs[0] in graph.outputs
+
+
+def _changes_sign(op: Op, graph: Graph) -> bool:
+    """Whether an op makes 8-bit numbers without a sign of such with one, or the other way round."""
+    return op.op_type == "QUANTIZE" and {graph.tensors[t].dtype for t in (*op.inputs, *op.outputs)} == {"int8", "uint8"}
 
 
 def _left_behind(index: int, placement: Placement, graph: Graph, target: Target) -> Placement:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
+import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -452,3 +454,17 @@ def test_every_memory_that_vela_allots_is_told(target: str, memory: str) -> None
     kinds = {"flash_bytes", "dram_bytes"}
     weights = 5 * 3 * 3 * 16 * 16  # of the convolutions in int8; Vela packs them
     assert {kind for kind in kinds if getattr(made, kind) > weights / 2} == {memory}
+
+
+@pytest.mark.parametrize("name", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
+def test_profiles_give_16_bits_to_no_op_of_which_velas_report_asks_for_8(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("ethosu")
+    subprocess.run([Path(sys.executable).with_name("vela"), "--supported-ops-report"], cwd=tmp_path, check=True)
+    report = (tmp_path / "SUPPORTED_OPS.md").read_text(encoding="utf-8")
+    chips = "Ethos-U85" if "u85" in name else "Ethos-U55 and Ethos-U65"
+    sections = re.findall(rf"^### {chips} TFLite (\w+) Constraints$(.*?)(?=^##)", report, re.MULTILINE | re.DOTALL)
+    narrow = {op for op, text in sections if re.search(r"^- (?!IF ).*must be Int8( or UInt8)?$", text, re.MULTILINE)}
+    assert {"ELU", "GELU"} <= narrow
+    accelerator = read_target(name).accelerator
+    assert accelerator is not None
+    assert not narrow & (accelerator.kernels[Precision.INT16].ops or set())
