@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 from settling import settled
@@ -43,6 +45,13 @@ def test_no_room_is_an_os_error_told_once(tmp_path) -> None:  # type: ignore[no-
         with storage_errors(tmp_path / "outer"), storage_errors(tmp_path / "inner"):
             raise OSError(28, "No space left")
     assert caught.value.exit_code == 8  # type: ignore[attr-defined]
+
+
+def test_no_room_for_a_folder_is_told_by_its_first_file(tmp_path: Path) -> None:
+    rows = [("from/a", "to/a", "[Errno 28] No space left on device: 'to/a'"), ("from/b", "to/b", "another")]
+    with pytest.raises(OSError, match=r"folder .*'to/a'\. Free") as caught, storage_errors(tmp_path / "folder"):
+        raise shutil.Error(rows)
+    assert "from/b" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("told", "expected"), [("48kB", 48_000), ("1.5 MB", 1_500_000), ("64KiB", 65_536), (7, 7)])

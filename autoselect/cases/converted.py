@@ -197,7 +197,8 @@ def _best(
             best = proof, way
             write_bytes(converter.folder / "best.tflite", found.read_bytes())
         if proof.least_db >= _GOOD_DB and proof.idle and _KEPT not in options:
-            ways.insert(number + 1, (*options, _KEPT, *proof.idle))
+            # The tool's own names have no colons.
+            ways.insert(number + 1, (*options, _KEPT, *(name.replace(":", "__") for name in proof.idle)))
         elif proof.least_db >= _GOOD_DB:
             break
     if best is None:
@@ -240,5 +241,14 @@ def _told(converter: Converter, proof: Proof, way: str) -> list[str]:
 
 
 def _turned(side: str, layouts: Mapping[str, Layout], what: str) -> list[str]:
-    names = [repr(name) for name, way in layouts.items() if way is not None]
-    return [f"{side} {listed(names)}: the channels are last in the converted model. {what}"] if names else []
+    by_way: dict[tuple[int, ...], list[str]] = {}
+    for name, way in layouts.items():
+        if way is not None:
+            by_way.setdefault(way, []).append(repr(name))
+    return [f"{side} {listed(names)}: {_ordered(way)} in the converted model. {what}" for way, names in by_way.items()]
+
+
+def _ordered(way: tuple[int, ...]) -> str:
+    if way == (0, *range(2, len(way)), 1):
+        return "the channels are last"
+    return f"the axes are in the order {listed([str(axis) for axis in way])}, counted from 0,"

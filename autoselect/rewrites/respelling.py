@@ -24,6 +24,8 @@ from autoselect.tflite import flatbuffer as fb
 
 _INDEXED = ("GATHER", "GATHER_ND")
 """Op types whose second operand holds indices, of 32 or of 64 bits."""
+_COUNTED = ("CUMSUM", "TOPK_V2")
+"""Op types whose second operand is a number, which TensorFlow's importer takes without axes alone."""
 
 
 def _respell(model: fb.Model) -> list[tuple[str, str]]:
@@ -210,6 +212,25 @@ def _narrow(model: fb.Model) -> list[fb.Tensor]:
     return found
 
 
+def _strip(model: fb.Model) -> list[fb.Tensor]:
+    """Take the axes from constants of one element that ops read as a number, in place, if nothing else reads them.
+
+    LiteRT runs such ops all the same, and other converters write them.
+
+    Returns:
+        The tensors.
+    """
+    view, found = GraphView(model), list[fb.Tensor]()
+    for index in dict.fromkeys(int(op.inputs[1]) for op in view.typed(*_COUNTED)):
+        tensor = view.tensor(index)
+        if set(view.shape(index)) != {1} or not fb.is_constant(model, tensor) or view.is_output(index):
+            continue
+        if all(view.type_of(op) in _COUNTED and int(op.inputs[0]) != index for op in view.readers(index)):
+            tensor.shape, tensor.shapeSignature = np.zeros(0, np.int32), None
+            found.append(tensor)
+    return found
+
+
 def _before(view: GraphView, op: fb.Operator) -> fb.Operator | None:
     """Who writes what an op reads first, if nobody else reads that."""
     source = int(op.inputs[0])
@@ -346,6 +367,8 @@ RESPELLED = Rewrite(name="ops respelled", applies=has_ops(*_WRITERS), deed=_resp
 DILATED = Rewrite(name="convolutions dilated", applies=has_ops("SPACE_TO_BATCH_ND"), deed=dilate)
 NARROWED = Rewrite(name="indices in 32 bits", applies=has_ops(*_INDEXED), deed=_narrow)
 
-NORMALISED_ALIKE = (CASTS_FIRST, Rewrite(name="ranges forgotten", deed=_forget_ranges), RESPELLED)
+STRIPPED = Rewrite(name="numbers without axes", applies=has_ops(*_COUNTED), deed=_strip)
+
+NORMALISED_ALIKE = (CASTS_FIRST, Rewrite(name="ranges forgotten", deed=_forget_ranges), STRIPPED, RESPELLED)
 NORMALISED = (*NORMALISED_ALIKE, DILATED, NARROWED)
 """What happens to a float model before the quantizer folds and merges it; the former is all that it may need."""

@@ -33,10 +33,12 @@ def storage_errors(path: Path) -> Iterator[None]:
     except StorageError:  # of a smaller part, whose message is better
         raise
     except OSError as exc:
-        remedy = "Free some space or choose" if exc.errno in _FULL else "Choose"
+        # Of a folder shutil gives a list of files, with a text of what went wrong with each.
+        why = exc.args[0][0][2] if isinstance(exc, shutil.Error) and exc.args[0] else exc.strerror or exc
+        is_full = exc.errno in _FULL or any(os.strerror(code) in str(why) for code in _FULL)
+        remedy = "Free some space or choose" if is_full else "Choose"
         error = StorageError(
-            f"{path} could not be written: {exc.strerror or exc}. {remedy} another --output; nothing that was complete "
-            "is lost."
+            f"{path} could not be written: {why}. {remedy} another --output; nothing that was complete is lost."
         )
         error.errno = exc.errno
         raise error from exc

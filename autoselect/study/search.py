@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from autoselect.cases import chip_jobs, prepare_jobs
-from autoselect.cases.events import EndedEarly, Event, Listener, Noted, StageStarted
+from autoselect.cases.events import EndedEarly, Event, Listener, Noted, StageStarted, Warned
 from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
 from autoselect.cases.settled import RepairChoice, Settled
@@ -271,7 +271,7 @@ class _Search:
             before,
             self.request.direction,
             Remembering(pool, self.folder.tried, self.request.user_code),
-            self.clock,
+            self._noting,
             space=self.space,
             rule=self.yardstick.rule,
         )
@@ -365,9 +365,11 @@ class _Search:
         self.clock(StageStarted(stage="trials", total=self.settings.trials, done=done))
 
     def _noting(self, event: Event) -> None:
-        """Tell the user; the manifest keeps what is to be known of probes."""
+        """Tell the user; the manifest keeps what is to be known of probes and repairs."""
         if isinstance(event, Noted):
             note(event.message, self.folder, self.clock)
+        elif isinstance(event, Warned):
+            self._remark((event.message,))
         else:
             self.clock(event)
 

@@ -17,6 +17,7 @@ from settling import settled
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.divergence import Looked
+from autoselect.cases.events import Event, Listener, Warned, ignore
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.references import References
@@ -27,7 +28,7 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import TrialError, UsageError
+from autoselect.errors import TrialError, UsageError, WorkerDied
 from autoselect.quantize.repairing import ranges
 from autoselect.study.setup.repair_choice import DECIDING_SAMPLES, with_repairs
 
@@ -122,11 +123,12 @@ def decide(
     repairs: Any = True,
     space: BoundSpace = FREE,
     allowed_drop: float = 0.0,
+    listener: Listener = ignore,
     **others: Any,
 ) -> RepairChoice:
     settings = settled(repairs=repairs, **others)
     rule = Rule(allowed_drop=allowed_drop, float_penalty=1.0, float_size_bytes=3500.0)
-    return with_repairs(case, settings, direction, pool, lambda _: None, space=space, rule=rule)
+    return with_repairs(case, settings, direction, pool, listener, space=space, rule=rule)
 
 
 BIAS, BOTH, ROUNDING = ("bias",), ("bias", "equalization"), "rounding-gptq"
@@ -420,6 +422,18 @@ def test_without_search_samples_it_is_decided_on_calibration_samples(tmp_path: P
     pool: Any = Pool({})
     decide(case(tmp_path, search=False), pool)
     assert pool.rows[0] == ("calibration", list(range(5)))
+
+
+def test_a_worker_that_dies_while_repairs_are_tried_is_told_of(tmp_path: Path) -> None:
+    """What it would have said is missing, and another choice may have been the better one."""
+    events = list[Event]()
+    pool = Pool({BIAS: WorkerDied("SIGKILL"), ("equalization",): 0.5})
+    found = decide(case(tmp_path), pool, listener=events.append)
+    assert found.common == ("equalization",)
+    (warning,) = (event.message for event in events if isinstance(event, Warned))
+    assert "SIGKILL" in warning
+    decide(case(tmp_path / "again"), Pool({BIAS: TrialError("refused")}), listener=events.append)
+    assert sum(isinstance(event, Warned) for event in events) == 1
 
 
 GIVEN = {"none": (False, ()), "by name": (("ranges-mse", "bias"), ("bias", "ranges-mse")), "none by name": ((), ())}

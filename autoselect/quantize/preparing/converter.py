@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -79,6 +81,7 @@ def quantize(
     from tensorflow.lite.python import convert
 
     io_type = {"float32": tf.float32, "int8": tf.int8, "uint8": tf.uint8}[recipe.io_type]
+    begun = _size_of_stderr()
     try:
         built = bytes(
             convert.mlir_quantize(
@@ -92,8 +95,29 @@ def quantize(
             )
         )
     except (ValueError, RuntimeError, convert.ConverterError) as exc:
-        raise BuildError(f"TensorFlow's quantizer refuses the recipe: {first_line(exc)}") from exc
+        why = _first_error(str(exc)) or _first_error(_spoken(begun)) or first_line(exc)
+        raise BuildError(f"TensorFlow's quantizer refuses the recipe: {why}") from exc
     return TfliteFile(built)
+
+
+def _size_of_stderr() -> int:
+    return os.fstat(2).st_size
+
+
+def _spoken(begun: int) -> str:
+    """What native code wrote to stderr beyond these bytes; empty if stderr is no file."""
+    if not stat.S_ISREG(os.fstat(2).st_mode):  # A pipe or a terminal holds nothing that could be read again.
+        return ""
+    try:
+        spoken = Path("/proc/self/fd/2").read_bytes()
+    except OSError:
+        return ""
+    return spoken[begun:].decode("utf-8", "replace")
+
+
+def _first_error(text: str) -> str:
+    """The first line of a text that is an error; empty if none is."""
+    return next((line.partition("error: ")[2] for line in text.splitlines() if "error: " in line), "")
 
 
 def quantize_to_int16(calibrated: TfliteFile, *, per_channel: bool) -> TfliteFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import time
@@ -16,7 +15,7 @@ import numpy as np
 
 from autoselect.cases import build_jobs, evidence_jobs, score_jobs
 from autoselect.cases.divergence import Looked, log_prices, look_at_each, spread_rows
-from autoselect.cases.events import Listener, StageStarted, StepFinished
+from autoselect.cases.events import Listener, StageStarted, StepFinished, Warned
 from autoselect.cases.prepare import Case
 from autoselect.cases.settled import RepairChoice, Settled
 from autoselect.domain.layers import LayerTable
@@ -26,7 +25,7 @@ from autoselect.domain.repair_sets import Repairs
 from autoselect.domain.rule import Rule
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
-from autoselect.errors import TrialError
+from autoselect.errors import TrialError, WorkerDied
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.quantize.repairing import ranges, weight_rounding
@@ -96,6 +95,7 @@ class _Trier:
     stand_ins: Sequence[_StandIn]
     whole: _StandIn
     rule: Rule
+    died: list[str] = field(default_factory=list)
     scores: dict[Repairs, list[_Score]] = field(default_factory=dict)
     known: dict[Repairs, Sequence[Looked]] = field(default_factory=dict)
 
@@ -231,11 +231,15 @@ class _Trier:
         return self.pool.submit(job, root, *arguments, timeout_seconds=limit)
 
     def _finished(self, running: Mapping[K, Future[T]]) -> dict[K, T]:
-        """Replies of the jobs that did not fail."""
+        """Replies of the jobs that did not fail; of workers that died is told later."""
         replies = {}
         for key, future in running.items():
-            with contextlib.suppress(TrialError):
+            try:
                 replies[key] = result_of(future)
+            except WorkerDied as exc:
+                self.died.append(str(exc))
+            except TrialError:
+                continue
         return replies
 
 
@@ -282,6 +286,9 @@ def with_repairs(
     listener(StageStarted(stage="repairs", total=sum(len(steps) for _, steps in kinds.values())))
     sets: dict[str, Repairs] = {"none": ()}
     sets |= {kind: _that_help(trier, steps, listener) for kind, (trier, steps) in kinds.items()}
+    if died := [why for trier, _ in kinds.values() for why in trier.died]:
+        told = f"Workers died while repairs were tried ({len(died)}), so repairs that help may be missing. {died[0]}"
+        listener(Warned(message=told))
     union = tuple(sorted({name for repairs in sets.values() for name in repairs}))
     return RepairChoice(common=union, sets=sets if union else {})
 

@@ -198,7 +198,8 @@ class Tried:
     @cached_property
     def expectation(self) -> Expectation | None:
         """What is expected of candidates that were not scored; None if too few were."""
-        most = self.yardstick.float_score if self.metric in SHARES else math.inf
+        # An SQNR of 0 dB is that of outputs which say nothing.
+        most = self.yardstick.float_score if self.metric in {*SHARES, "sqnr_db"} else math.inf
         return Expectation.of(self.problem, self._seen, most)
 
     @cached_property
