@@ -41,7 +41,8 @@ A profile is a TOML file::
                                         # the chip's own vela.ini, a path from the profile's folder; or
     kind = "litert-plugin"              # with manufacturer, soc_model, and libraries (optional): a folder
 
-A profile may say ``extends = "name"`` of a bundled one: what it does not say itself is as there.
+A profile may say ``extends = "name"`` of a bundled one, or ``extends = "path.toml"`` of a file, from its own folder:
+what it does not say itself is as there.
 """
 
 from __future__ import annotations
@@ -314,6 +315,8 @@ def _content(name_or_path: str) -> dict[str, Any]:
     base = content.pop("extends", None)
     if base is None:
         return content
+    if isinstance(base, str) and base.endswith(".toml"):  # A file beside it, as its compiler's configuration.
+        base = str(Path(name_or_path).parent / base)
     if not isinstance(base, str) or "extends" in read_toml(base, folder="targets", kind="target"):
         raise UsageError(f"Target {name_or_path!r}, extends: expected a profile that extends no other, got {base!r}.")
     return _merged(_content(base), content)

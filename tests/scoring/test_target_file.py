@@ -232,6 +232,18 @@ def test_a_profile_that_extends_another_says_only_what_differs(tmp_path: Path) -
     assert found.host.kernels[Precision.INT8] == base.host.kernels[Precision.INT8]
 
 
+def test_a_profile_may_extend_a_file_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(tmp_path, 'extends = "qualcomm-sm8750"\nname = "maker"\nunit = "pence"\n', "maker.toml")
+    (tmp_path / "old.toml").write_text(
+        (bundled_directory() / "targets" / "tflm.toml").read_text().replace('"tflm"', '"old"')
+    )
+    name = own(tmp_path, 'extends = "old.toml"\nname = "new"\n')
+    monkeypatch.chdir("/")
+    assert replace(read_target(name), name="old") == read_target(str(tmp_path / "old.toml"))
+    with pytest.raises(UsageError, match="extends no"):
+        read_target(own(tmp_path, 'extends = "maker.toml"\nname = "chip"\n', "chip.toml"))
+
+
 def test_lists_are_taken_in_place_of_those_of_the_base(tmp_path: Path) -> None:
     text = """
         extends = "ethos-u55-128"
