@@ -5,7 +5,7 @@ Knows the float model's graph and its nodes; refuses to know how anything is bui
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import Node
@@ -142,3 +142,8 @@ def _join_readers(graph: Graph, nodes: Sequence[Node], leaders: Mapping[int, int
 
 def _follows(node: Node) -> bool:
     return node.op_type in MOVERS
+
+
+def moving_with(nodes: frozenset[str], units: Iterable[Sequence[str]]) -> frozenset[str]:
+    """All nodes of the units that have any of these."""
+    return frozenset[str]().union(*(unit for unit in units if not nodes.isdisjoint(unit)))

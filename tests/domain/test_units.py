@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.layers import Node
-from autoselect.domain.units import CLAMPS, MOVERS, nodes_behind, units
+from autoselect.domain.units import CLAMPS, MOVERS, moving_with, nodes_behind, units
 
 Row = tuple[str, tuple[int, ...], tuple[int, ...]]
 """An op's type, the tensors that it reads and those that it writes; tensor 0 is the model's input."""
@@ -119,3 +119,9 @@ def test_every_node_is_in_one_unit_and_in_order(rows: list[Row]) -> None:
     assert sorted("".join(found)) == list("abcdefghijkl"[: len(rows)])
     assert all(list(unit) == sorted(unit) for unit in found)
     assert [unit[0] for unit in found] == sorted(unit[0] for unit in found)
+
+
+def test_what_moves_with_a_node_is_its_whole_unit() -> None:
+    parts = [("a", "b"), ("c",), ("d", "e")]
+    assert moving_with(frozenset("bc"), parts) == frozenset("abc")
+    assert moving_with(frozenset("x"), parts) == frozenset()

@@ -26,12 +26,18 @@ GROUPS = ("a", "bc", "d", "e", "fg", "h")
 COSTS = {"int16": 1, "hybrid": 4, "float": 9}
 
 
-def problem_of(*, int16: bool = True, narrow: str = "") -> Problem:
+def problem_of(*, int16: bool = True, narrow: str = "", not_int8: str = "", not_outside: str = "") -> Problem:
     """Units of one-letter nodes in the states hybrid, 16 bits and float; narrow ones have no 16-bit form."""
+    space = BoundSpace(
+        dimensions=(),
+        keep_float=frozenset("x"),
+        not_int8=frozenset(not_int8),
+        not_outside=frozenset(not_outside),
+    )
 
     def forecast(nodes: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: object) -> Forecast:
         wide, exact = further.get("int16", frozenset()) - set(narrow), further["float"]
-        left = nodes - (further.get("int16", frozenset()) & set(narrow))
+        left = nodes - (further.get("int16", frozenset()) & set(narrow)) - (space.not_outside - wide)
         states = {n: "int16" if n in wide else "float" if n in exact else "hybrid" for n in sorted(left)}
         penalty = float(sum(COSTS[state] for state in states.values()))
         return Forecast(100 + len(left), penalty, tuple(states.items()))
@@ -42,7 +48,7 @@ def problem_of(*, int16: bool = True, narrow: str = "") -> Problem:
         units,
         near,
         forecast,
-        space=BoundSpace(dimensions=(), keep_float=frozenset("x")),
+        space=space,
         states=states_of("search", int16=int16),
     )
 
@@ -96,6 +102,18 @@ REFUSED: dict[str, tuple[Pins, str]] = {
 def test_what_cannot_be_kept_is_told(pins: Pins, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         holding(problem_of(narrow="d"), pins)
+
+
+@pytest.mark.parametrize(
+    ("held", "pins", "words"),
+    [
+        ({"not_int8": "d"}, Pins(keep_int=frozenset("d")), "keep_int: d .* 8 bits"),
+        ({"not_outside": "d"}, Pins(keep_float=frozenset("d")), "keep_float: d .* outside"),
+    ],
+)
+def test_what_the_target_holds_cannot_be_kept_otherwise(held: dict[str, str], pins: Pins, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        holding(problem_of(**held), pins)  # type: ignore[arg-type]
 
 
 def test_a_search_without_16_bits_keeps_none() -> None:

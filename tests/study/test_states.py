@@ -25,7 +25,7 @@ from autoselect.cases.prepare_jobs import Int16Proof
 from autoselect.domain.pareto import hypervolume
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.repair_sets import Repairs
-from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.search_space import FREE, BoundSpace
 from autoselect.domain.states import STATES, alone_in, fields_of, further_of, left_out_of, states_of
 from autoselect.errors import WorkerDied
 from autoselect.study.proposing import mutation
@@ -48,14 +48,14 @@ def made_up(
     *,
     lacking: Mapping[str, frozenset[str]] | None = None,
     instead: Mapping[str, str] | None = None,
-    confined: frozenset[str] = frozenset(),
+    space: BoundSpace = FREE,
 ) -> Problem:
     """Ten nodes in a row, each of which takes bytes by its state; some lack one, and have another instead."""
     lacks, others = lacking or {}, instead or {}
 
     def kind_of(name: str, left_out: frozenset[str], further: Mapping[str, frozenset[str]]) -> str:
         wanted = next((state for state, nodes in further.items() if name in nodes), states[0])
-        if name in confined and wanted != "sixteen":
+        if name in space.not_outside and wanted != "sixteen":
             return "integer"
         kind = wanted if name in left_out else "integer"
         return others.get(kind, "float") if name in lacks.get(kind, ()) else kind
@@ -70,9 +70,7 @@ def made_up(
         for i, name in enumerate(NAMES)
     ]
     near = [frozenset(j for j in (i - 1, i + 1) if 0 <= j < len(NAMES)) for i in range(len(NAMES))]
-    return Problem(
-        units, near, forecast, states=states, order=NAMES, space=BoundSpace(dimensions=(), not_outside=confined)
-    )
+    return Problem(units, near, forecast, states=states, order=NAMES, space=space)
 
 
 FOUR = ("hybrid", "sixteen", "float")
@@ -101,7 +99,7 @@ def test_a_unit_that_stays_in_integers_in_a_state_does_not_have_it() -> None:
 
 def test_a_unit_that_a_target_takes_in_integers_alone_still_has_16_bits() -> None:
     """Two of ten nodes are confined; whoever proposes has neither of them in float or hybrid form."""
-    problem = made_up(FOUR, NOISE, confined=frozenset({"n1", "n4"}))
+    problem = made_up(FOUR, NOISE, space=BoundSpace(dimensions=(), not_outside=frozenset({"n1", "n4"})))
     everything, confined = (1 << 10) - 1, 0b10010
     assert problem.confined == confined
     assert problem.forms == (everything & ~confined, everything, everything & ~confined)
@@ -113,8 +111,38 @@ def test_a_unit_that_a_target_takes_in_integers_alone_still_has_16_bits() -> Non
     drawn = [by_chance.propose([], []) for _ in range(40)]
     masks = [mask for mask in drawn if mask is not None] + [s.mask for s in searched(problem, 40)]
     assert len(masks) == 80
+    everywhere = made_up(FOUR, NOISE, space=BoundSpace(dimensions=(), not_outside=frozenset(NAMES)))
+    by_chance = random_masks(everywhere, 3)
+    assert len({by_chance.propose([], []) for _ in range(40)}) >= 20
     assert not any(mask.left_out & ~mask.within(1) & confined for mask in masks)
     assert any(mask.left_out & confined for mask in masks)
+
+
+def test_a_unit_that_a_target_never_takes_in_8_bits_is_left_out_in_one_state_or_another() -> None:
+    problem = made_up(("float", "sixteen"), NOISE, space=BoundSpace(dimensions=(), not_int8=frozenset(NAMES)))
+    assert problem.opened == problem.everything
+    assert problem.hold(Mask()) == Mask(problem.everything)
+    by_chance = random_masks(problem, 3)
+    drawn = [by_chance.propose([], []) for _ in range(40)]
+    masks = [mask for mask in drawn if mask is not None] + [s.mask for s in searched(problem, 20)]
+    assert len(set(masks)) >= 50
+    assert {mask.left_out for mask in masks} == {problem.everything}
+
+
+def test_nodes_that_a_target_holds_do_not_hide_the_state_of_their_unit() -> None:
+    """A block of a search space may have a node that is never out of integers, and one that is never in 8 bits."""
+    space = BoundSpace(dimensions=(), further=("int16",), not_outside=frozenset("a"), not_int8=frozenset("f"))
+    units = [Unit(nodes=frozenset(g), op_type="ADD", position=i, sensitivity=0.1) for i, g in enumerate(("ab", "cf"))]
+    near = [frozenset({1}), frozenset({0})]
+
+    def forecast(left_out: frozenset[str], further: Mapping[str, frozenset[str]], _repairs: Repairs) -> Forecast:
+        return Forecast(1, 1.0, (left_out, *further.values()))
+
+    problem = Problem(units, near, forecast, states=("float", "int16"), space=space)
+    for mask in (Mask(), Mask(1), Mask(2), Mask(3), Mask(1, (1,)), Mask(3, (2,)), Mask(3, (3,))):
+        nodes, further = space.held(problem.nodes_of(mask), problem.further_of(mask))
+        assert problem.mask_of(nodes, further) == mask
+        assert problem.split_by(nodes, *further.values()) == 0
 
 
 def test_what_units_become_takes_one_forecast_for_each_state(monkeypatch: pytest.MonkeyPatch) -> None:

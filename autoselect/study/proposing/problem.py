@@ -133,6 +133,9 @@ class Problem:
             sum(1 << i for i, unit in enumerate(self.units) if unit.nodes <= nodes)
             for nodes in (space.not_int8, space.not_outside)
         )
+        # Nodes whose state is settled do not tell in which state the unit is, as long as it has others.
+        held = space.not_int8 | space.not_outside
+        self._telling = tuple(unit.nodes - held or unit.nodes for unit in self.units)
         self.ladders = tuple(tuple(ladder) for ladder in ladders)
         self.clipped: Units = sum(1 << i for i, unit in enumerate(self.units) if unit.is_clipped)
         self.states, self.repair_sets = tuple(states), tuple(repair_sets)
@@ -196,7 +199,7 @@ class Problem:
     def split_by(self, *sets: frozenset[str]) -> Units:
         """The units that any of these sets of nodes holds only a part of; no mask can express that."""
         return sum(
-            1 << i for i, unit in enumerate(self.units) if any(0 < len(unit.nodes & s) < len(unit.nodes) for s in sets)
+            1 << i for i, nodes in enumerate(self._telling) if any(0 < len(nodes & s) < len(nodes) for s in sets)
         )
 
     def units_of(self, nodes: Iterable[str]) -> tuple[int, ...]:
@@ -206,7 +209,7 @@ class Problem:
 
     def _units(self, nodes: Iterable[str]) -> Units:
         chosen = frozenset(nodes)
-        return sum(1 << i for i, unit in enumerate(self.units) if 2 * len(unit.nodes & chosen) > len(unit.nodes))
+        return sum(1 << i for i, nodes in enumerate(self._telling) if 2 * len(nodes & chosen) > len(nodes))
 
     def forecast(self, mask: Mask) -> Forecast:
         """Exact size and penalty; those asked for last are remembered."""

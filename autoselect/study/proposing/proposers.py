@@ -78,12 +78,14 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
 
     def draws() -> Iterator[Mask]:
         count, drawn = len(problem.units), set[Units]()
-        free = problem.hold(Mask()).left_out ^ problem.hold(Mask(problem.everything)).left_out
+        held = problem.opened | problem.confined  # A mask of units alone does not say what these have.
+        free = held | (problem.hold(Mask()).left_out ^ problem.hold(Mask(problem.everything)).left_out)
         while len(drawn) < 1 << free.bit_count():
             chosen = np.flatnonzero(rng.random(count) < rng.random())
             units = sum(1 << int(i) for i in chosen)
-            if (held := problem.hold(Mask(units)).left_out) not in drawn:
-                drawn.add(held)
+            key = problem.hold(Mask(units)).left_out & ~held | units & held
+            if key not in drawn:
+                drawn.add(key)
                 further = problem.forms[1:]
                 places = rng.integers(len(problem.states), size=count) if further else np.zeros(count)
                 mask = Mask(

@@ -15,6 +15,7 @@ from autoselect.cases.settled import Settled
 from autoselect.domain.findings import OWN_SCALE
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import SIXTEEN
+from autoselect.domain.units import moving_with
 from autoselect.errors import TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
@@ -113,11 +114,13 @@ def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tup
     decided = pins_of(case, settings, keep_float=keep_float, keep_int=keep_int)
     parts = units_of(case)
     # What moves together has 16 bits together, or not at all.
-    barred = frozenset(name for unit in parts if not decided.not_int16.isdisjoint(unit) for name in unit)
-    never_wide = barred if SIXTEEN in settings.states else decided.keep_int | decided.keep_float
-    inside_at_16, outside_or_16 = (
-        pins - never_wide for pins in (decided.keep_int - keep_int, decided.keep_float - keep_float)
+    barred = moving_with(decided.not_int16, parts)
+    inside_at_16 = moving_with(decided.keep_int, parts) - moving_with(keep_float | keep_int | decided.keep_float, parts)
+    outside_or_16 = moving_with(decided.keep_float, parts) - moving_with(
+        keep_float | keep_int | decided.keep_int, parts
     )
+    never_wide = barred if SIXTEEN in settings.states else inside_at_16 | outside_or_16
+    inside_at_16, outside_or_16 = inside_at_16 - never_wide, outside_or_16 - never_wide
     outside, inside = keep_float | decided.keep_float - outside_or_16, keep_int | decided.keep_int - inside_at_16
     if decided.keep_int | decided.keep_float and {node.name for node in case.layers.nodes} <= outside | inside:
         if not inside:
