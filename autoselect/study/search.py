@@ -112,9 +112,6 @@ def search(
     return status
 
 
-_NO_CHOICE = "the target takes each node in one form only, so that there are no candidates but whole models"
-
-
 @dataclass(slots=True, kw_only=True)
 class _Search:
     """A search under way: whole models first, then repairs, then units; what comes later may not be needed.
@@ -154,11 +151,20 @@ class _Search:
             reason = self._in_time(self._try_repairs) or (self._by_repaired_models() if alone else None)
         self._remark(_proved(proving, self.folder, self.clock))
         if reason is None and not self._is_spent():
-            reason = self._by_candidates() if self.space.dimensions else _NO_CHOICE
+            reason = self._by_candidates() if self.space.dimensions or self.request.members else self._no_choice()
         if reason is None or self.request.members:
             return None
         self.clock(EndedEarly(stage="trials", reason=reason))
         return reason
+
+    def _no_choice(self) -> str:
+        """Why the search ends with whole models.
+
+        Raises:
+            UsageError: If there are pins, since nothing keeps them.
+        """
+        refuse_unkept_pins(self.request)
+        return "the target takes each node in one form only, so that there are no candidates but whole models"
 
     def _by_whole_models(self) -> str | None:
         """Why the whole models as they are settle the search: the all-integer one, before the others are scored."""

@@ -10,6 +10,8 @@ import pytest
 
 import autoselect
 from autoselect.errors import AutoselectError, UsageError
+from autoselect.runs.folder import RunFolder
+from autoselect.study.recording.kept_case import kept_units
 
 TFLM = Path(__file__).resolve().parents[2] / "search_spaces" / "targets" / "tflm.toml"
 
@@ -84,6 +86,8 @@ def test_a_chip_without_float_is_searched_in_8_and_16_bits(tmp_path: Path) -> No
     assert not any(recipe.denylisted_nodes or recipe.float_nodes for recipe in recipes)
     assert set(run.trials["float_ops"].dropna()) == {0}
     assert sum(run.trials["origin"][wide] == "surrogate") > 0
+    everything = frozenset[str]().union(*(recipe.int16_nodes for recipe in recipes))
+    assert kept_units(RunFolder(run.directory))[1].not_outside == everything
     all_in_16 = run.trials["penalty"].max()
     assert all_in_16 > 2.0 * run.trials["penalty"].min()
     assert run.summary["references"]["float"]["penalty"] > 0.9 * all_in_16

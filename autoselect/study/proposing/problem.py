@@ -86,6 +86,7 @@ class Problem:
     Attributes:
         units: In graph order.
         neighbours: For each unit the units that it reads from or writes to.
+        space: What holds nodes in some of the states.
         pinned: Nodes that every candidate leaves out.
         opened: Units that are in integers of 8 bits in no candidate.
         confined: Units that are in integers of 8 or 16 bits in each candidate.
@@ -128,7 +129,7 @@ class Problem:
         """
         self.units = tuple(units)
         self.neighbours = tuple(neighbours)
-        self.pinned = space.left_out_of_all
+        self.space, self.pinned = space, space.left_out_of_all
         self.opened, self.confined = (
             sum(1 << i for i, unit in enumerate(self.units) if unit.nodes <= nodes)
             for nodes in (space.not_int8, space.not_outside)

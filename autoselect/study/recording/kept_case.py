@@ -12,6 +12,7 @@ from typing import Any
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.prepared import PREPARED_FORMAT
 from autoselect.domain.rule import Standing
+from autoselect.domain.search_space import FREE, BoundSpace
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.runs.files import copy_folder, storage_errors, write_json
 from autoselect.runs.folder import RunFolder, read_json
@@ -19,7 +20,9 @@ from autoselect.study.proposing.problem import Problem, Unit
 
 _UNITS = "units.json"
 _FORMAT = 1
-"""Raised whenever what is written here changes."""
+"""Raised whenever what is written here is to be read otherwise."""
+_HELD = ("not_int8", "not_outside")
+"""Of a search space; runs of before have no such nodes."""
 
 
 def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
@@ -62,8 +65,9 @@ def _write_units(kept: Path, before: Path, problem: Problem | None) -> None:
             shutil.copy2(before / _UNITS, kept / _UNITS)
         return
     units = None if problem is None else [{**asdict(unit), "nodes": sorted(unit.nodes)} for unit in problem.units]
-    pinned = [] if problem is None else sorted(problem.pinned)
-    known = {"format": _FORMAT, "prepared": PREPARED_FORMAT, "units": units, "pinned": pinned}
+    space = FREE if problem is None else problem.space
+    held = {name: sorted(getattr(space, name)) for name in _HELD}
+    known = {"format": _FORMAT, "prepared": PREPARED_FORMAT, "units": units, "pinned": sorted(space.keep_float), **held}
     write_json(kept / _UNITS, known)
 
 
@@ -117,8 +121,8 @@ def open_kept(folder: RunFolder, root: Path) -> CaseFiles:
     return CaseFiles(root=root)
 
 
-def kept_units(folder: RunFolder) -> tuple[tuple[Unit, ...] | None, frozenset[str]]:
-    """The units with what probes told of them, None if none were tried; and the nodes that every candidate leaves out.
+def kept_units(folder: RunFolder) -> tuple[tuple[Unit, ...] | None, BoundSpace]:
+    """The units with what probes told of them, None if none were tried; and a space that says which nodes are held.
 
     Raises:
         RunFolderError: If the file is damaged.
@@ -126,11 +130,14 @@ def kept_units(folder: RunFolder) -> tuple[tuple[Unit, ...] | None, frozenset[st
     """
     found = _read(folder)
     try:
-        pinned, rows = frozenset(map(str, found["pinned"])), found["units"]
+        not_int8, not_outside = (frozenset(map(str, found.get(name, ()))) for name in _HELD)
+        pinned = frozenset(map(str, found["pinned"]))
+        space = BoundSpace(dimensions=(), keep_float=pinned, not_int8=not_int8, not_outside=not_outside)
+        rows = found["units"]
         units = None if rows is None else tuple(Unit(**{**row, "nodes": frozenset(row["nodes"])}) for row in rows)
     except (KeyError, TypeError) as exc:
         raise RunFolderError(f"{folder.kept / 'units.json'} is damaged: {exc!r}.") from exc
-    return units, pinned
+    return units, space
 
 
 def _read(folder: RunFolder) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import BY_COLUMN, objectives_of
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule, Standing
-from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import EXACT, SIXTEEN, further_of, left_out_of
 from autoselect.domain.words import SHARES
 from autoselect.errors import RunFolderError, UsageError
@@ -80,7 +79,7 @@ class Tried:
         summary: Any = read_json(folder.summary, missing=f"{folder.root} has no summary. Run {folder.resuming} first.")
         self.picks: Mapping[str, str] = dict(summary.get("picks") or {})
         self._on_chip: Mapping[str, Any] = (summary.get("compiler") or {}).get("members") or {}
-        self._units, self._pinned = kept_units(folder)
+        self._units, self._space = kept_units(folder)
         self._kept, self.resamples = kept_standings(folder)
 
     def scored_as(self, recipe: Recipe, plan: Plan) -> TrialRecord | None:
@@ -173,7 +172,7 @@ class Tried:
                 settings,
                 place.target,
             ),
-            space=BoundSpace(dimensions=(), keep_float=self._pinned),
+            space=self._space,
             states=settings.states,
             repair_sets=settings.repairs.alternatives,
             added_noise=settings.repairs.noise_of_alternatives,
