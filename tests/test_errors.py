@@ -52,6 +52,8 @@ def test_no_room_for_a_folder_is_told_by_its_first_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"folder .*'to/a'\. Free") as caught, storage_errors(tmp_path / "folder"):
         raise shutil.Error(rows)
     assert "from/b" not in str(caught.value)
+    with pytest.raises(OSError, match="the same"), storage_errors(tmp_path):
+        raise shutil.SameFileError("they are the same")
 
 
 @pytest.mark.parametrize(("told", "expected"), [("48kB", 48_000), ("1.5 MB", 1_500_000), ("64KiB", 65_536), (7, 7)])

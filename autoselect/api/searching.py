@@ -273,7 +273,7 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
         workers=default_workers(source_bytes(loaded.model)),
     )
     if said.per_channel and not profile.per_channel:
-        per_tensor = f"Target {profile.name} takes one scale for all channels of a weight, and candidates have that."
+        per_tensor = f"Target {profile.name} takes one scale for all channels of a weight, and integer ops have that."
         loaded = replace(loaded, notes=(*loaded.notes, per_tensor))
     if unread := _beside_evaluator(told):
         loaded = replace(loaded, notes=(*loaded.notes, unread))

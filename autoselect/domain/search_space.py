@@ -131,13 +131,13 @@ class BoundSpace:
         return setting
 
     def pin(self, nodes: Iterable[str], in_int16: Iterable[str] = ()) -> frozenset[str]:
-        """Which nodes are left out after the user's pins, if these of them are in 16 bits."""
+        """The nodes that are left out, by the pins of user and target, if ``in_int16`` of them are in 16 bits."""
         left_out = frozenset(nodes) | self.left_out_of_all
         return left_out - self.keep_int - self.not_outside.difference(in_int16)
 
     @property
     def left_out_of_all(self) -> frozenset[str]:
-        """Nodes that every candidate leaves out."""
+        """Nodes that no candidate has in integers of 8 bits."""
         return self.keep_float | self.not_int8
 
     def held(
@@ -145,7 +145,7 @@ class BoundSpace:
     ) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
         """Which nodes are left out, and which of them are in each further state, of nodes that a candidate would have.
 
-        Those that are barred from a further state are in integers.
+        Those that are barred from a further state are in 8 bits, unless user or target keep them out of integers.
         """
         states = {state: names - self.barred(state) for state, names in further.items()}
         barred = frozenset[str]().union(*(names - states[state] for state, names in further.items()))
@@ -158,7 +158,7 @@ class BoundSpace:
         return tuple(d for d in self.dimensions if d.name in members)
 
     def encode(self, nodes: Iterable[str], in_int16: frozenset[str] = frozenset()) -> dict[str, Value] | None:
-        """A setting that means exactly these nodes (after pins), with those in 16 bits; None if there is none.
+        """A setting that means exactly these nodes (after pins), of which some are in 16 bits; None if there is none.
 
         Of several alternatives the one that needs the fewest dimensions is taken, so that a prefix is told as such;
         within one a single cut is preferred, then the fewest toggles that a greedy choice finds, larger ones first.

@@ -56,6 +56,8 @@ def _at_interface(graph: Graph, ops: set[int]) -> set[int]:
     producers, consumers = graph.producers(), graph.consumers()
 
     def is_theirs(op: Op) -> bool:
+        if op.kind is not OpKind.BOUNDARY:  # A change of sign would still be there.
+            return False
         source, result = op.inputs[0], op.outputs[0]
         if op.op_type == "DEQUANTIZE":
             return source in graph.inputs and result not in graph.outputs and ops.issuperset(consumers.get(result, ()))

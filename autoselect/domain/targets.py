@@ -288,7 +288,14 @@ class Target:
     @property
     def favours_int16(self) -> bool:
         """Whether 16-bit ops run where integers do: on the accelerator, or on the host where that is all there is."""
-        return Precision.INT16 in (self.accelerator or self.host).kernels
+        return self.runs_int16 and Precision.INT16 in (self.accelerator or self.host).kernels
+
+    @property
+    def is_cheaper_outside(self) -> bool:
+        """Whether a side computes anything for less in float or hybrid form than in integers of 8 bits."""
+        if self.parts:
+            return any(part.is_cheaper_outside for part in self.parts)
+        return any(_is_cheaper_outside(side.kernels) for side in (self.accelerator, self.host) if side is not None)
 
     @property
     def accelerates_integers_alone(self) -> bool:
@@ -299,6 +306,20 @@ class Target:
         if any(rule.ops is None and precision in rule.precisions for rule in self.rules):
             return False
         return any(p is not None and precision in p.kernels for p in (self.accelerator, self.host))
+
+
+def _is_cheaper_outside(kernels: Mapping[Precision, Kernels]) -> bool:
+    integer = kernels.get(Precision.INT8)
+    others = [kernels[p] for p in (Precision.HYBRID, Precision.FLOAT) if p in kernels]
+    if integer is None:
+        return bool(others)
+    return any(
+        other.per_element < integer.per_element
+        or other.per_mac < integer.per_mac
+        or any(other.per_mac_of.get(op, other.per_mac) < cost for op, cost in integer.per_mac_of.items())
+        or any(cost < integer.per_mac_of.get(op, integer.per_mac) for op, cost in other.per_mac_of.items())
+        for other in others
+    )
 
 
 def together(targets: Sequence[Target]) -> Target:

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from autoselect.domain.graph import Graph, Op, OpKind, count_listed, partition, peak_activation_bytes, seen_by
+from autoselect.domain.graph import (
+    IN_INTEGERS,
+    Graph,
+    Op,
+    OpKind,
+    count_listed,
+    partition,
+    peak_activation_bytes,
+    seen_by,
+)
 from autoselect.domain.runtimes import Runtime
 from autoselect.domain.schedule import count_runs
 from autoselect.domain.states import COMPOSED, STOOD_FOR
@@ -239,8 +248,8 @@ def _wish(op: Op, graph: Graph, target: Target) -> Placement:
 
 
 def _many_scales(op: Op, graph: Graph, target: Target) -> str | None:
-    """Why a target does not take the scales of an op's constants; None if it does."""
-    if target.per_channel or all(graph.tensors[t].scales == 1 for t in op.constants):
+    """Why a target does not take the scales of an integer op's constants; None if it does."""
+    if target.per_channel or op.kind not in IN_INTEGERS or all(graph.tensors[t].scales == 1 for t in op.constants):
         return None
     return f"{target.name} takes one scale for all channels of a weight"
 
@@ -396,7 +405,7 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
 
 
 def _computing(target: Target) -> list[Kernels]:
-    """What both sides run in any precision, but for conversions."""
+    """The kernels of either side in any precision, but for conversions."""
     sides = [side for side in (target.accelerator, target.host) if side is not None]
     return [kernels for s in sides for p, kernels in s.kernels.items() if p is not Precision.CONVERSION]
 

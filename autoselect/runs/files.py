@@ -34,7 +34,8 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise
     except OSError as exc:
         # Of a folder shutil gives a list of files, with a text of what went wrong with each.
-        why = exc.args[0][0][2] if isinstance(exc, shutil.Error) and exc.args[0] else exc.strerror or exc
+        is_of_many = isinstance(exc, shutil.Error) and isinstance(exc.args[0], list)
+        why = exc.args[0][0][2] if is_of_many else exc.strerror or exc
         is_full = exc.errno in _FULL or any(os.strerror(code) in str(why) for code in _FULL)
         remedy = "Free some space or choose" if is_full else "Choose"
         error = StorageError(

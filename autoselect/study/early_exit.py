@@ -20,6 +20,7 @@ from autoselect.domain.words import asked, lost_at_most, whole_model
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import Scores
+from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing.certainty import expected_drops, link_of
 from autoselect.study.loop import Stop, never
 from autoselect.study.proposing import mutation
@@ -37,7 +38,8 @@ def stop_of(
     """The search has nothing to do if the all-integer model of 8 bits is sure to be as good as is asked for.
 
     It must be so by its own score, and by what picks go by: else another model would be recommended. No unit that is
-    left out may make it cheaper by the forecasts. Without a problem nobody knows that, so no op of it may be float.
+    left out may make it cheaper by the forecasts. Without a problem there are no forecasts: then no op of it may be
+    float, and the target computes nothing for less outside of integers.
     """
     if request.members:
         return lambda _: "nothing is proposed beside the members of other runs"
@@ -65,7 +67,10 @@ def stop_of(
             f"{lost_at_most(bound, request.metric_name)}; {asked(yardstick.allowed_drop, request.metric_name)}"
         )
         steps = yardstick.steps(request.settings.front_spacing)
-        is_cheapest = not integer.float_ops if problem is None else cheaper_than_integers(problem, steps) is None
+        if problem is None:
+            is_cheapest = not integer.float_ops and not read_target(request.settings.target).is_cheaper_outside
+        else:
+            is_cheapest = cheaper_than_integers(problem, steps) is None
         told = f"{good}; {_CHEAPEST}" if integer.float_ops else good
         return told if is_cheapest else None
 

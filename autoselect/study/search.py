@@ -151,7 +151,9 @@ class _Search:
             reason = self._in_time(self._try_repairs) or (self._by_repaired_models() if alone else None)
         self._remark(_proved(proving, self.folder, self.clock))
         if reason is None and not self._is_spent():
-            reason = self._by_candidates() if self.space.dimensions or self.request.members else self._no_choice()
+            # A sampler's loop also says that all candidates failed.
+            has_choice = self.space.dimensions or self.request.members or not self._has_scores()
+            reason = self._by_candidates() if has_choice else self._no_choice()
         if reason is None or self.request.members:
             return None
         self.clock(EndedEarly(stage="trials", reason=reason))
@@ -164,7 +166,7 @@ class _Search:
             UsageError: If there are pins, since nothing keeps them.
         """
         refuse_unkept_pins(self.request)
-        return "the target takes each node in one form only, so that there are no candidates but whole models"
+        return "target and pins leave each node one form, so that there are no candidates but whole models"
 
     def _by_whole_models(self) -> str | None:
         """Why the whole models as they are settle the search: the all-integer one, before the others are scored."""

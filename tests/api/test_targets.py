@@ -102,7 +102,7 @@ def test_a_chip_that_runs_8_bits_alone_gets_the_repaired_integer_model(tmp_path:
 
 
 def test_a_chip_without_integers_is_told_of_before_the_trials(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"quantized .* int8"):
+    with pytest.raises(UsageError, match=r"quantize\. .* int8"):
         pump.search(tmp_path / "run", target=chip(tmp_path / "chip.toml", float=1.0))
 
 

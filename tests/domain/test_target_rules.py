@@ -9,6 +9,7 @@ from autoselect.domain.graph import Graph, Op, OpKind, Tensor, peak_activation_b
 from autoselect.domain.target_islands import islands, without
 from autoselect.domain.targets import Kernels, Place, Precision, Processor, Rule, Target, Vela
 from autoselect.domain.verdicts import host_lacks, judge, pins
+from autoselect.scoring.target_file import read_target
 
 ELEMENTS = 10
 _KINDS = {"i": OpKind.INTEGER, "f": OpKind.FLOAT, "h": OpKind.HYBRID}
@@ -351,3 +352,25 @@ def test_a_target_that_rejects_all_ops_of_a_precision_does_not_run_it() -> None:
     assert both.runs_hybrid
     assert replace(both, rules=(rule,)).runs_hybrid
     assert not replace(both, rules=(replace(rule, precisions=frozenset({Precision.HYBRID})),)).runs_hybrid
+
+
+def test_a_rule_that_rejects_16_bits_of_all_ops_leaves_none_to_favour() -> None:
+    wide = replace(NPU, accelerator=Processor(name="n", kernels={p: kernels(None, 1.0, 1.0) for p in Precision}))
+    rule = Rule(ops=None, precisions=frozenset({Precision.INT16}), by="compiler", why="none here")
+    assert wide.favours_int16
+    assert not replace(wide, rules=(rule,)).favours_int16
+
+
+CHEAPER = {
+    "integers cost less": (kernels(None, 4.0, 2.0), False),
+    "multiplications cost less in float": (kernels(None, 0.5, 2.0), True),
+    "elements cost less in float": (kernels(None, 4.0, 0.5), True),
+    "one op costs less in float": (replace(kernels(None, 4.0, 2.0), per_mac_of={"CONV_2D": 0.5}), True),
+}
+
+
+@pytest.mark.parametrize(("floats", "expected"), CHEAPER.values(), ids=CHEAPER)
+def test_where_anything_is_cheaper_outside_of_integers(floats: Kernels, expected: bool) -> None:
+    host = Processor(name="h", kernels={Precision.INT8: kernels(None, 1.0, 1.0), Precision.FLOAT: floats})
+    assert replace(ALONE, host=host).is_cheaper_outside is expected
+    assert not any(read_target(name).is_cheaper_outside for name in ("integer-only", "litert-cpu", "tflm", "edgetpu"))

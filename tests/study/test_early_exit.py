@@ -47,16 +47,22 @@ class Study:
         return [self._record]
 
 
-def reason(problem: Problem | None, recipe: Recipe | None = None, **figures: Any) -> str | None:
-    return reason_of(scored("1", -0.005, **figures), [], problem, recipe)
+def reason(
+    problem: Problem | None, recipe: Recipe | None = None, target: str = "integer-only", **figures: Any
+) -> str | None:
+    return reason_of(scored("1", -0.005, **figures), [], problem, recipe, target)
 
 
 def reason_of(
-    scores: Scores, others: list[Scores], problem: Problem | None, recipe: Recipe | None = None
+    scores: Scores,
+    others: list[Scores],
+    problem: Problem | None,
+    recipe: Recipe | None = None,
+    target: str = "integer-only",
 ) -> str | None:
     request = Request(
         ingredients=cast("Any", None),
-        said=make_settings(),
+        said=make_settings(target=target),
         sources={},
         metric_name="accuracy",
         direction="maximize",
@@ -115,6 +121,18 @@ def test_a_search_goes_on_where_the_integer_model_would_not_be_recommended(known
 def test_candidates_that_leave_units_out_are_no_integer_model() -> None:
     recipes = [Recipe(int16_nodes=frozenset("a")), Recipe(denylisted_nodes=frozenset("a"))]
     assert [reason(chain(""), recipe, float_ops=0) for recipe in recipes] == [None, None]
+
+
+def test_without_forecasts_a_search_goes_on_if_the_target_runs_an_op_for_less_in_float(tmp_path: Path) -> None:
+    kinds = 'int8 = {{ ops = "all", per_mac = 1.0, per_element = {} }}\n'
+    kinds += 'float = {{ ops = "all", per_mac = 2.0, per_element = 2.0 }}\n'
+    head = 'schema_version = 1\nname = "x"\nwhy = "A test."\nunit = "cycles"\nsegments = "none"\n'
+    found = []
+    for cost in (1.0, 9.0):
+        path = tmp_path / f"{cost}.toml"
+        path.write_text(f'{head}[crossing]\nfixed = 0.0\nper_byte = 0.0\n[host]\nname = "h"\n{kinds.format(cost)}')
+        found.append(reason(None, target=str(path), float_ops=0))
+    assert [why is None for why in found] == [False, True]
 
 
 @pytest.mark.parametrize(("penalty", "ends"), [(80.0, True), (80.1, False)])

@@ -101,14 +101,17 @@ def quantize(
 
 
 def _size_of_stderr() -> int:
-    return os.fstat(2).st_size
+    try:
+        return os.fstat(2).st_size
+    except OSError:  # It is closed.
+        return 0
 
 
 def _spoken(begun: int) -> str:
     """What native code wrote to stderr beyond these bytes; empty if stderr is no file."""
-    if not stat.S_ISREG(os.fstat(2).st_mode):  # A pipe or a terminal holds nothing that could be read again.
-        return ""
     try:
+        if not stat.S_ISREG(os.fstat(2).st_mode):  # A pipe or a terminal holds nothing that could be read again.
+            return ""
         spoken = Path("/proc/self/fd/2").read_bytes()
     except OSError:
         return ""

@@ -356,7 +356,7 @@ class Problem:
         return mask
 
     def in_forms(self, mask: Mask) -> Mask:
-        """The candidate with confined units in 8 bits where it has them out of integers, and the other way round."""
+        """The candidate with confined units in 8 bits if they are out of integers, and opened ones out of 8 bits."""
         mask = mask.without(self.confined & mask.within(0))
         return mask.put(self.opened & ~mask.left_out, 0)
 
@@ -365,7 +365,7 @@ class Problem:
         if not self.clipped:  # Nothing need be forecast.
             return mask
         place = next(p for p in self.by_cost if self.states[p] not in APART)
-        found = self.put(mask, self.clipped & ~self.out_of_integers(mask), place)
+        found = self.put(mask, self.clipped & ~self.confined & ~self.out_of_integers(mask), place)
         return found if self.accepts(found) else mask
 
     @property

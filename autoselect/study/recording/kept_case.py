@@ -22,7 +22,7 @@ _UNITS = "units.json"
 _FORMAT = 1
 """Raised whenever what is written here is to be read otherwise."""
 _HELD = ("not_int8", "not_outside")
-"""Of a search space; runs of before have no such nodes."""
+"""Attributes of a search space; earlier runs have no such nodes."""
 
 
 def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:

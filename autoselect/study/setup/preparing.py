@@ -22,6 +22,7 @@ from autoselect.isolation.pool import WorkerPool, is_shared, open_pool
 from autoselect.quantize.preparing import converter
 from autoselect.runs.cache import cache_directory
 from autoselect.runs.folder import RunFolder
+from autoselect.scoring.target_file import read_target
 from autoselect.study.request import Request
 from autoselect.study.setup.by_user import covered
 from autoselect.study.setup.problem import makes_int16, units_of
@@ -123,8 +124,8 @@ def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tup
     inside_at_16, outside_or_16 = inside_at_16 - never_wide, outside_or_16 - never_wide
     outside, inside = keep_float | decided.keep_float - outside_or_16, keep_int | decided.keep_int - inside_at_16
     if decided.keep_int | decided.keep_float and {node.name for node in case.layers.nodes} <= outside | inside:
-        if not inside:
-            raise UsageError(f"Nothing can be quantized for this target. {' '.join(decided.messages)}")
+        if not inside and not read_target(settings.target).runs_hybrid:
+            raise UsageError(f"Target and pins leave nothing to quantize. {' '.join(decided.messages)}")
         space = BoundSpace(dimensions=(), keep_float=outside, keep_int=inside)
     else:
         space = bind(space_file, case.layers, keep_float=outside, keep_int=inside, units=parts)
