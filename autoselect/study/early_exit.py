@@ -116,7 +116,7 @@ def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask 
     """
     integers, units = Mask(), range(len(problem.units))
     never = sum(1 << i for i in units if problem.key(integers.put(1 << i, 0)) == problem.key(integers))
-    never &= ~problem.confined
+    never &= ~problem.not_outside
     stretches = problem.islands(problem.everything & ~never)
     whole = [problem.in_state(stretch, place) for stretch in stretches for place in range(len(problem.states))]
     near = [mask for mask in (*mutation.single_flips(integers, problem), *whole) if problem.accepts(mask)]

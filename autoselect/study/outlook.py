@@ -116,14 +116,17 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         wholes, refused = _measured(case, settings, pool, space)
         build, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
         units = units_of(case)
+        hybrid_too, wholly = read_target(settings.target).runs_hybrid, baselines(case.layers, space, settings.template)
+        models = sum(hybrid_too or one.recipe.fallback != "drq" for one in wholly)
+        trials = settings.trials if space.dimensions else min(settings.trials, models)
         kept = sum(path.stat().st_size for path in folder.root.rglob("*") if path.is_file())
         asking = math.nan if refused else _seconds_of_asking(case, settings, pool, space)
         phases = {
             # Two models are run again before the first trial: float and all-integer.
             "prepare": prepared + wholes[0].reading + build + 2 * _repeating(inference),
             "repairs": (math.nan if refused else seconds_expected(case, settings, pool, space)) / settings.processes,
-            "probes": _probing(units, case, settings, pool) / settings.processes,
-            "trials": _trials(wholes, len(baselines(case.layers, space, settings.template)), case, settings, asking),
+            "probes": _probing(units, case, settings, pool) / settings.processes if space.dimensions else 0.0,
+            "trials": _trials(wholes, trials, min(trials, models), case, settings, asking),
         }
         before = math.fsum(phases.values())
         members = 10  # Usual number of members of a front.
@@ -145,9 +148,9 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             inference_seconds=inference,
             phase_seconds=phases,
             search_seconds=min(before, settings.timeout or math.inf) + phases["heldout"] + phases.get("emulation", 0.0),
-            trials=settings.trials,
+            trials=trials,
             workers=settings.processes,
-            disk_bytes=kept + settings.trials * max(one.size_bytes for one in wholes),
+            disk_bytes=kept + trials * max(one.size_bytes for one in wholes),
             memory=_memory(pool, settings.processes),
         )
 
@@ -203,11 +206,10 @@ def _probing(units: Sequence[Sequence[str]], case: Case, settings: Settled, pool
     return probe_count(len(units)) * (1 + further / 3) * _seconds_of_probe(units, case, settings, pool)
 
 
-def _trials(wholes: Sequence[_Whole], full: int, case: Case, settings: Settled, asking: float) -> float:
-    """Seconds of the trials: the baselines are scored in full, of the others half until their first look only."""
+def _trials(wholes: Sequence[_Whole], count: int, full: int, case: Case, settings: Settled, asking: float) -> float:
+    """Seconds of so many trials: the baselines are scored in full, of the others half until their first look only."""
     build, score, _ = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
-    count, samples = settings.trials, case.counts.get("search", 0)
-    others = max(count - full, 0)
+    others, samples = count - full, case.counts.get("search", 0)
     share = (1.0 + first_look(samples) / samples) / 2.0 if settings.racing and samples else 1.0
     # All-integer candidates were read before; those with repairs that help, of each width, are read anew.
     reading = sum(one.reading for one in (*wholes[1:], *(wholes if settings.tries_repairs else ())))

@@ -96,6 +96,8 @@ def test_a_chip_without_float_is_searched_in_8_and_16_bits(tmp_path: Path) -> No
 def test_a_chip_that_runs_8_bits_alone_gets_the_repaired_integer_model(tmp_path: Path) -> None:
     target = chip(tmp_path / "chip.toml", int8=1.0)
     run = pump.search(tmp_path / "run", target=target, trials=8, early_exit=False, repairs=["bias"])
+    outlook = autoselect.check(**pump.LIVE, target=target, trials=8, repairs=["bias"], workers=1)
+    assert (outlook.trials, outlook.phase_seconds["probes"]) == (len(run.trials), 0.0)
     assert set(run.trials["origin"]) == {"baseline:fiq", "baseline:fiq+repairs"}
     assert "whole models" in run.summary["ended_early"]
     assert run.picks["recommended"] in set(run.front["id"])

@@ -98,15 +98,15 @@ def test_a_unit_that_stays_in_integers_in_a_state_does_not_have_it() -> None:
 
 
 def test_a_unit_that_a_target_takes_in_integers_alone_still_has_16_bits() -> None:
-    """Two of ten nodes are confined; whoever proposes has neither of them in float or hybrid form."""
+    """Two of ten nodes are in integers in each candidate, whoever proposes it."""
     problem = made_up(FOUR, NOISE, space=BoundSpace(dimensions=(), not_outside=frozenset({"n1", "n4"})))
-    everything, confined = (1 << 10) - 1, 0b10010
-    assert problem.confined == confined
-    assert problem.forms == (everything & ~confined, everything, everything & ~confined)
-    assert problem.in_state(everything, 2).left_out == everything & ~confined
+    everything, never_out = (1 << 10) - 1, 0b10010
+    assert problem.not_outside == never_out
+    assert problem.forms == (everything & ~never_out, everything, everything & ~never_out)
+    assert problem.in_state(everything, 2).left_out == everything & ~never_out
     assert problem.in_state(everything, 1).within(1) == everything
-    assert problem.hold(Mask(everything)) == Mask(everything & ~confined)
-    assert problem.balanced(everything, problem.noise, problem.sensitivities).within(1) & confined == confined
+    assert problem.hold(Mask(everything)) == Mask(everything & ~never_out)
+    assert problem.balanced(everything, problem.noise, problem.sensitivities).within(1) & never_out == never_out
     by_chance = random_masks(problem, 3)
     drawn = [by_chance.propose([], []) for _ in range(40)]
     masks = [mask for mask in drawn if mask is not None] + [s.mask for s in searched(problem, 40)]
@@ -114,13 +114,13 @@ def test_a_unit_that_a_target_takes_in_integers_alone_still_has_16_bits() -> Non
     everywhere = made_up(FOUR, NOISE, space=BoundSpace(dimensions=(), not_outside=frozenset(NAMES)))
     by_chance = random_masks(everywhere, 3)
     assert len({by_chance.propose([], []) for _ in range(40)}) >= 20
-    assert not any(mask.left_out & ~mask.within(1) & confined for mask in masks)
-    assert any(mask.left_out & confined for mask in masks)
+    assert not any(mask.left_out & ~mask.within(1) & never_out for mask in masks)
+    assert any(mask.left_out & never_out for mask in masks)
 
 
 def test_a_unit_that_a_target_never_takes_in_8_bits_is_left_out_in_one_state_or_another() -> None:
     problem = made_up(("float", "sixteen"), NOISE, space=BoundSpace(dimensions=(), not_int8=frozenset(NAMES)))
-    assert problem.opened == problem.everything
+    assert problem.not_int8 == problem.everything
     assert problem.hold(Mask()) == Mask(problem.everything)
     by_chance = random_masks(problem, 3)
     drawn = [by_chance.propose([], []) for _ in range(40)]

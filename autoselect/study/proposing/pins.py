@@ -34,7 +34,7 @@ def holding(problem: Problem, pins: Pins) -> Hold:
         inside = out & ~problem.out_of_integers(mask)
         return problem.put(mask, inside, outside) if inside else mask
 
-    _refuse_formless(problem, "keep_int", integer & problem.opened, "form in 8 bits")
+    _refuse_formless(problem, "keep_int", integer & problem.not_int8, "form in 8 bits")
     held = hold(Mask())
     _refuse_formless(problem, "keep_int16", wide & ~held.within(sixteen), "16-bit form")
     _refuse_formless(problem, "keep_float", out & ~problem.out_of_integers(held), "form outside of integers")

@@ -88,8 +88,8 @@ class Problem:
         neighbours: For each unit the units that it reads from or writes to.
         space: What holds nodes in some of the states.
         pinned: Nodes that every candidate leaves out.
-        opened: Units that are in integers of 8 bits in no candidate.
-        confined: Units that are in integers of 8 or 16 bits in each candidate.
+        not_int8: Units that no candidate has in integers of 8 bits.
+        not_outside: Units that are in integers of 8 or 16 bits in each candidate.
         ladders: Rankings of units.
         clipped: Those of the units that are.
         states: What a unit that is left out may be; the first where a mask says no more. See ``domain.states``.
@@ -124,13 +124,12 @@ class Problem:
     ) -> None:
         """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes.
 
-        The ``space`` says which nodes are pinned. A unit of which it has all nodes in no integers of 8 bits is opened,
-        one of which it has none outside of integers is confined.
+        The ``space`` says which nodes are held. A unit is held as its nodes are if all of them are held alike.
         """
         self.units = tuple(units)
         self.neighbours = tuple(neighbours)
         self.space, self.pinned = space, space.left_out_of_all
-        self.opened, self.confined = (
+        self.not_int8, self.not_outside = (
             sum(1 << i for i, unit in enumerate(self.units) if unit.nodes <= nodes)
             for nodes in (space.not_int8, space.not_outside)
         )
@@ -149,7 +148,7 @@ class Problem:
         self.constraints, self.rule = constraints, rule
         self.costs = tuple(costs)
         self.forecast_of, self.order = forecast, tuple(order)
-        self.hold: Hold = self.in_forms if self.opened or self.confined else as_it_is
+        self.hold: Hold = self.in_forms if self.not_int8 or self.not_outside else as_it_is
         self._remembered = lru_cache(maxsize=FORECASTS_KEPT)(self._worked_out)
         self._distrusted: set[Mask] = set()
         self._keys: dict[Mask, object] = {}
@@ -244,7 +243,7 @@ class Problem:
 
     @cached_property
     def forms(self) -> tuple[Units, ...]:
-        """The units that have a form of their own in each state; in the first all have that are not confined.
+        """The units that have a form of their own in each state; in the first all have but those of ``not_outside``.
 
         An op without a hybrid kernel is float in both states, so that only the first counts.
         """
@@ -258,7 +257,7 @@ class Problem:
             integer, *keys = self._becomes(i)
             for place, key in enumerate(keys):
                 first = keys.index(key)
-                is_plain = first == 0 and not self.confined >> i & 1
+                is_plain = first == 0 and not self.not_outside >> i & 1
                 found[place][first] |= (is_plain or key != integer) << i
         return tuple(map(tuple, found))
 
@@ -346,7 +345,7 @@ class Problem:
         *others, exact = self.by_cost
         mask, left = self.in_state(units, exact), float(integers[bits(self.everything & ~units)].sum())
         for place in others:
-            mask = self.put(mask, units & self.confined & ~mask.left_out, place)
+            mask = self.put(mask, units & self.not_outside & ~mask.left_out, place)
         for place in others:
             for i in sorted(bits(mask.within(exact) & self.forms[place]), key=lambda i: (noise[place, i], i)):
                 if noise[place, i] > left:
@@ -356,16 +355,16 @@ class Problem:
         return mask
 
     def in_forms(self, mask: Mask) -> Mask:
-        """The candidate with confined units in 8 bits if they are out of integers, and opened ones out of 8 bits."""
-        mask = mask.without(self.confined & mask.within(0))
-        return mask.put(self.opened & ~mask.left_out, 0)
+        """The candidate with units of ``not_outside`` in integers, and those of ``not_int8`` out of 8 bits."""
+        mask = mask.without(self.not_outside & mask.within(0))
+        return mask.put(self.not_int8 & ~mask.left_out, 0)
 
     def unclipped(self, mask: Mask) -> Mask:
         """The candidate with clipped units in no integers, in the cheapest such state; as it is if a target refuses."""
         if not self.clipped:  # Nothing need be forecast.
             return mask
         place = next(p for p in self.by_cost if self.states[p] not in APART)
-        found = self.put(mask, self.clipped & ~self.confined & ~self.out_of_integers(mask), place)
+        found = self.put(mask, self.clipped & ~self.not_outside & ~self.out_of_integers(mask), place)
         return found if self.accepts(found) else mask
 
     @property

@@ -78,7 +78,7 @@ def random_masks(problem: Problem, seed: int) -> Proposer:
 
     def draws() -> Iterator[Mask]:
         count, drawn = len(problem.units), set[Units]()
-        held = problem.opened | problem.confined  # A mask of units alone does not say what these have.
+        held = problem.not_int8 | problem.not_outside  # A mask of units alone does not say what these have.
         free = held | (problem.hold(Mask()).left_out ^ problem.hold(Mask(problem.everything)).left_out)
         while len(drawn) < 1 << free.bit_count():
             chosen = np.flatnonzero(rng.random(count) < rng.random())

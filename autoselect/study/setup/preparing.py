@@ -116,13 +116,11 @@ def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tup
     parts = units_of(case)
     # What moves together has 16 bits together, or not at all.
     barred = moving_with(decided.not_int16, parts)
-    inside_at_16 = moving_with(decided.keep_int, parts) - moving_with(keep_float | keep_int | decided.keep_float, parts)
-    outside_or_16 = moving_with(decided.keep_float, parts) - moving_with(
-        keep_float | keep_int | decided.keep_int, parts
-    )
-    never_wide = barred if SIXTEEN in settings.states else inside_at_16 | outside_or_16
-    inside_at_16, outside_or_16 = inside_at_16 - never_wide, outside_or_16 - never_wide
-    outside, inside = keep_float | decided.keep_float - outside_or_16, keep_int | decided.keep_int - inside_at_16
+    not_outside = moving_with(decided.keep_int, parts) - moving_with(keep_float | keep_int | decided.keep_float, parts)
+    not_int8 = moving_with(decided.keep_float, parts) - moving_with(keep_float | keep_int | decided.keep_int, parts)
+    never_wide = barred if SIXTEEN in settings.states else not_outside | not_int8
+    not_outside, not_int8 = not_outside - never_wide, not_int8 - never_wide
+    outside, inside = keep_float | decided.keep_float - not_int8, keep_int | decided.keep_int - not_outside
     if decided.keep_int | decided.keep_float and {node.name for node in case.layers.nodes} <= outside | inside:
         if not inside and not read_target(settings.target).runs_hybrid:
             raise UsageError(f"Target and pins leave nothing to quantize. {' '.join(decided.messages)}")
@@ -132,8 +130,8 @@ def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tup
     bound = replace(
         space,
         further=settings.states[1:],
-        not_int8=outside_or_16,
+        not_int8=not_int8,
         not_int16=barred,
-        not_outside=inside_at_16,
+        not_outside=not_outside,
     )
     return bound, decided.messages

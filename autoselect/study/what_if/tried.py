@@ -171,6 +171,7 @@ class Tried:
                 prepared.layers,
                 settings,
                 place.target,
+                self._space,
             ),
             space=self._space,
             states=settings.states,
