@@ -41,19 +41,21 @@ _Pin = Callable[[Iterable[str]], frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundSpace:
-    """Dimensions of one search, with the nodes that the user has pinned.
+    """Dimensions of one search, with the nodes whose states user or target have restricted.
+
+    A candidate leaves a node out if it does not have it in integers of 8 bits; the node may be in 16 bits.
 
     Attributes:
         dimensions: In the order in which they are asked.
         alternatives: Names of dimensions by the name of the alternative that they belong to; a setting then uses one
             alternative only. Empty where a setting combines all dimensions.
-        keep_float: Nodes that every candidate leaves out of integers.
-        keep_int: Nodes that no candidate leaves out.
+        keep_float: Nodes that are in integers of no width in every candidate.
+        keep_int: Nodes that are in integers of 8 bits in every candidate.
         further: States that what is left out may have instead of the first. Each toggle has one more for each, of the
             state's name and its own: ``float:NAME``.
         not_int8: Nodes that no candidate has in integers of 8 bits.
         not_int16: Nodes that no candidate has in 16 bits.
-        not_outside: Nodes that are in integers of 8 or 16 bits in each candidate.
+        not_outside: Nodes that are in integers of 8 or 16 bits in every candidate.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -108,7 +110,7 @@ class BoundSpace:
         }
 
     def barred(self, state: str) -> frozenset[str]:
-        """Nodes that no candidate has in a further state."""
+        """Nodes that ``not_int16`` and ``keep_float`` keep out of 16 bits; none of any other state."""
         return self.not_int16 | self.keep_float if state == SIXTEEN else frozenset()
 
     def decode_further(self, values: Mapping[str, Value]) -> dict[str, frozenset[str]]:
@@ -131,21 +133,28 @@ class BoundSpace:
         return setting
 
     def pin(self, nodes: Iterable[str], in_int16: Iterable[str] = ()) -> frozenset[str]:
-        """The nodes that are left out, by the pins of user and target, if ``in_int16`` of them are in 16 bits."""
+        """The nodes that a candidate leaves out once all pins hold, if it would leave out ``nodes``.
+
+        A node of ``not_outside`` is left out only if ``in_int16`` has it.
+        """
         left_out = frozenset(nodes) | self.left_out_of_all
         return left_out - self.keep_int - self.not_outside.difference(in_int16)
 
     @property
     def left_out_of_all(self) -> frozenset[str]:
-        """Nodes that no candidate has in integers of 8 bits."""
+        """Nodes that every candidate leaves out: those of ``keep_float`` and those of ``not_int8``."""
         return self.keep_float | self.not_int8
 
     def held(
         self, nodes: frozenset[str], further: Mapping[str, frozenset[str]]
     ) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
-        """Which nodes are left out, and which of them are in each further state, of nodes that a candidate would have.
+        """The nodes that a candidate leaves out, and those in each further state, once all pins hold.
 
-        Those that are barred from a further state are in 8 bits, unless user or target keep them out of integers.
+        A node in a state that it may not have goes to 8 bits; if it may not be there either, to the first state.
+
+        Args:
+            nodes: What the candidate would leave out.
+            further: Which of these it would have in each further state.
         """
         states = {state: names - self.barred(state) for state, names in further.items()}
         barred = frozenset[str]().union(*(names - states[state] for state, names in further.items()))

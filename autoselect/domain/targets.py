@@ -292,7 +292,10 @@ class Target:
 
     @property
     def is_cheaper_outside(self) -> bool:
-        """Whether a side computes anything for less in float or hybrid form than in integers of 8 bits."""
+        """Whether accelerator or host has a float or hybrid kernel that costs less than its 8-bit one, if it has any.
+
+        Of several chips any one is enough.
+        """
         if self.parts:
             return any(part.is_cheaper_outside for part in self.parts)
         return any(_is_cheaper_outside(side.kernels) for side in (self.accelerator, self.host) if side is not None)

@@ -145,5 +145,5 @@ def _follows(node: Node) -> bool:
 
 
 def moving_with(nodes: frozenset[str], units: Iterable[Sequence[str]]) -> frozenset[str]:
-    """All nodes of the units that have any of these."""
+    """All nodes of the units that have any of these nodes."""
     return frozenset[str]().union(*(unit for unit in units if not nodes.isdisjoint(unit)))

@@ -248,7 +248,7 @@ def _wish(op: Op, graph: Graph, target: Target) -> Placement:
 
 
 def _many_scales(op: Op, graph: Graph, target: Target) -> str | None:
-    """Why a target does not take the scales of an integer op's constants; None if it does."""
+    """Why a target refuses an integer op with a constant of more than one scale; None if it does not."""
     if target.per_channel or op.kind not in IN_INTEGERS or all(graph.tensors[t].scales == 1 for t in op.constants):
         return None
     return f"{target.name} takes one scale for all channels of a weight"
@@ -352,14 +352,14 @@ def _side(op: Op, graph: Graph, placement: Placement) -> bool | None:
 
 
 def is_interface(op: Op, graph: Graph) -> bool:
-    """True for a conversion of one of the model's own inputs or outputs, between float and integers or of the sign."""
+    """True for a conversion of a model's own input or output: between float and integers, or int8 and uint8."""
     if op.kind is not OpKind.BOUNDARY and not _changes_sign(op, graph):
         return False
     return op.inputs[0] in graph.inputs or op.outputs[0] in graph.outputs
 
 
 def _changes_sign(op: Op, graph: Graph) -> bool:
-    """Whether an op makes 8-bit numbers without a sign of such with one, or the other way round."""
+    """Whether an op converts int8 to uint8, or uint8 to int8."""
     return op.op_type == "QUANTIZE" and {graph.tensors[t].dtype for t in (*op.inputs, *op.outputs)} == {"int8", "uint8"}
 
 
@@ -393,7 +393,7 @@ def _priced(graph: Graph, target: Target, placements: Sequence[Placement], segme
 def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> float:
     """The cost of an op; of one that runs nowhere what it would cost on the host, if its rule did not refuse it.
 
-    If the host runs nothing in the op's precision, the dearest one of the target's others counts.
+    If that side has no kernels of the op's precision, the highest cost counts that any kernels of the target give.
     """
     side = {Place.ACCELERATOR: target.accelerator, Place.EITHER: None}.get(placement.place, target.host)
     if side is None or placement.precision is None:
@@ -405,7 +405,7 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
 
 
 def _computing(target: Target) -> list[Kernels]:
-    """The kernels of either side in any precision, but for conversions."""
+    """The kernels of accelerator and host in all precisions, without those of conversions."""
     sides = [side for side in (target.accelerator, target.host) if side is not None]
     return [kernels for s in sides for p, kernels in s.kernels.items() if p is not Precision.CONVERSION]
 

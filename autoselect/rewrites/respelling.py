@@ -213,12 +213,13 @@ def _narrow(model: fb.Model) -> list[fb.Tensor]:
 
 
 def _strip(model: fb.Model) -> list[fb.Tensor]:
-    """Take the axes from constants of one element that ops read as a number, in place, if nothing else reads them.
+    """Make scalars, in place, of constants of one element that CUMSUM and TOPK_V2 read as a number.
 
-    LiteRT runs such ops all the same, and other converters write them.
+    LiteRT takes both shapes, and other converters write the one with axes. A constant stays as it is if any other op
+    reads it, or if it is an output of the model.
 
     Returns:
-        The tensors.
+        The tensors that were changed.
     """
     view, found = GraphView(model), list[fb.Tensor]()
     for index in dict.fromkeys(int(op.inputs[1]) for op in view.typed(*_COUNTED)):

@@ -105,7 +105,7 @@ def _with_bound(integer: Scores, root: Path, pool: Workers) -> Scores:
 
 
 def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask | None:
-    """A candidate that has less of one of the run's costs than the one with all units in integers.
+    """A candidate that costs less than the one with all units in integers, by more than a step of one of the costs.
 
     An op without an integer kernel cuts that one, and where its neighbours leave integers beside it there may be fewer
     pieces; a processor may run an op faster in float. So each unit by itself is asked for, and each stretch of units

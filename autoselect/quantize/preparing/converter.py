@@ -108,7 +108,7 @@ def _size_of_stderr() -> int:
 
 
 def _spoken(begun: int) -> str:
-    """What native code wrote to stderr beyond these bytes; empty if stderr is no file."""
+    """What stderr has after its first ``begun`` bytes; empty if it is no regular file."""
     try:
         if not stat.S_ISREG(os.fstat(2).st_mode):  # A pipe or a terminal holds nothing that could be read again.
             return ""
@@ -119,7 +119,7 @@ def _spoken(begun: int) -> str:
 
 
 def _first_error(text: str) -> str:
-    """The first line of a text that is an error; empty if none is."""
+    """What follows ``error: `` in the first line that has it; empty if no line has."""
     return next((line.partition("error: ")[2] for line in text.splitlines() if "error: " in line), "")
 
 

@@ -86,8 +86,8 @@ class Problem:
     Attributes:
         units: In graph order.
         neighbours: For each unit the units that it reads from or writes to.
-        space: What holds nodes in some of the states.
-        pinned: Nodes that every candidate leaves out.
+        space: The search space, which says what states a node may not have.
+        pinned: Nodes that every candidate leaves out, by ``keep_float`` and ``not_int8`` of the space.
         not_int8: Units that no candidate has in integers of 8 bits.
         not_outside: Units that are in integers of 8 or 16 bits in each candidate.
         ladders: Rankings of units.
@@ -124,7 +124,7 @@ class Problem:
     ) -> None:
         """Keep what is known; a ``forecast`` is what :attr:`forecast_of` becomes.
 
-        The ``space`` says which nodes are held. A unit is held as its nodes are if all of them are held alike.
+        A unit is in ``not_int8`` or ``not_outside`` if all its nodes are in the set of that name of the ``space``.
         """
         self.units = tuple(units)
         self.neighbours = tuple(neighbours)
@@ -355,7 +355,10 @@ class Problem:
         return mask
 
     def in_forms(self, mask: Mask) -> Mask:
-        """The candidate with units of ``not_outside`` in integers, and those of ``not_int8`` out of 8 bits."""
+        """The candidate with units of ``not_outside`` in 8 bits instead of the first state, ``not_int8`` the other way.
+
+        Units in a further state stay there: :meth:`put` puts no unit where it has no form.
+        """
         mask = mask.without(self.not_outside & mask.within(0))
         return mask.put(self.not_int8 & ~mask.left_out, 0)
 

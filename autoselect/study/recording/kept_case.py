@@ -22,7 +22,7 @@ _UNITS = "units.json"
 _FORMAT = 1
 """Raised whenever what is written here is to be read otherwise."""
 _HELD = ("not_int8", "not_outside")
-"""Attributes of a search space; earlier runs have no such nodes."""
+"""Attributes of a search space that the file has beside pinned nodes; files of earlier runs lack them."""
 
 
 def keep(folder: RunFolder, files: CaseFiles, problem: Problem | None) -> None:
@@ -122,7 +122,9 @@ def open_kept(folder: RunFolder, root: Path) -> CaseFiles:
 
 
 def kept_units(folder: RunFolder) -> tuple[tuple[Unit, ...] | None, BoundSpace]:
-    """The units with what probes told of them, None if none were tried; and a space that says which nodes are held.
+    """The units with what probes told of them, None if none were tried; and the space as far as it is kept.
+
+    That is ``keep_float``, ``not_int8`` and ``not_outside``; nothing else is in it.
 
     Raises:
         RunFolderError: If the file is damaged.

@@ -101,12 +101,16 @@ def _warning(one: channel_jobs.NarrowGroup) -> str:
 
 
 def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tuple[BoundSpace, tuple[str, ...]]:
-    """Bind the space, with the pins of the user and of the target; and what the user should know of the latter.
+    """Bind the space with the pins of user and target.
 
-    A target that decides all nodes leaves no dimensions: then whole models and their repairs are all there is.
+    If these pins together decide all nodes, the space has no dimensions: only whole models and repairs are left to try.
+
+    Returns:
+        The space, and messages that tell the user what the target decides.
 
     Raises:
-        UsageError: If nothing is left to choose, or the target takes no node in integers.
+        UsageError: If the user's pins leave nothing to choose, no candidate can satisfy the target, or all nodes are
+            pinned out of integers and the target runs no hybrid op.
     """
     keep_float, keep_int = (
         covered(patterns, case.layers, case.graph, declared()[name].names)

@@ -122,9 +122,9 @@ def pins_of(case: Case, settings: Settled, *, keep_float: Collection[str], keep_
         keep_float=frozenset(names[i] for i in decided.keep_float),
         not_int16=frozenset(names[i] for i in not_int16),
         messages=(
-            *_told(graph, target, decided.keep_int, "stay in integers"),
-            *_told(graph, target, decided.keep_float, "stay out of integers"),
-            *_told(graph, target, not_int16, "do without 16-bit activations"),
+            *_told(graph, target, decided.keep_int, ("stays", "stay"), "in integers"),
+            *_told(graph, target, decided.keep_float, ("stays", "stay"), "out of integers"),
+            *_told(graph, target, not_int16, ("does", "do"), "without 16-bit activations"),
         ),
     )
 
@@ -137,9 +137,13 @@ def _unsatisfiable(target: Target, graph: Graph, index: int, why: str) -> UsageE
     )
 
 
-def _told(graph: Graph, target: Target, pinned: Mapping[int, str], how: str) -> list[str]:
+def _told(graph: Graph, target: Target, pinned: Mapping[int, str], verbs: tuple[str, str], how: str) -> list[str]:
+    """A sentence for each op type and reason; the verbs are of one op and of several."""
     counts = Counter((graph.ops[i].op_type, why) for i, why in pinned.items())
-    return [f"Target {target.name}: all {n} {op_type} {how}: {why}." for (op_type, why), n in counts.items()]
+    ops = {
+        key: f"the only {key[0]} {verbs[0]}" if n == 1 else f"all {n} {key[0]} {verbs[1]}" for key, n in counts.items()
+    }
+    return [f"Target {target.name}: {those} {how}: {why}." for (_, why), those in ops.items()]
 
 
 def compiler_summary(records: Sequence[TrialRecord], target: Target) -> dict[str, int] | None:
