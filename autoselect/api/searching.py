@@ -35,7 +35,7 @@ from autoselect.domain.recipe import Recipe
 from autoselect.errors import MetricError, RunFolderError, UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.runs.folder import RunFolder, free_folder
-from autoselect.runs.records import metric_column
+from autoselect.runs.records import metric_column, own_trials
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import lasting_target, read_target
@@ -44,6 +44,7 @@ from autoselect.sources.wishes import wishes_of
 from autoselect.study import request
 from autoselect.study import run as study_run
 from autoselect.study.outlook import Outlook, outlook
+from autoselect.study.recording.optuna_study import read_records
 
 NO_NODES: Mapping[str, str | Iterable[str]] = {}
 
@@ -134,7 +135,7 @@ def resume(
 
     Args:
         directory: The run folder.
-        trials: New total; the old one by default.
+        trials: New total, no less than the run has; the old one by default.
         timeout: Seconds from now after which no further candidate is begun; as before by default.
         model: Needed only if the run was started with a live object. The same holds for the other ingredients.
         workers: Processes; as before by default.
@@ -146,7 +147,8 @@ def resume(
             moves together is pinned together.
 
     Raises:
-        UsageError: If a pin covers no node, or a unit has no form in the state that it is to keep.
+        UsageError: If the run has more trials than the new total, a pin covers no node, or a unit has no form in the
+            state that it is to keep.
         RecipeError: If a recipe names what the model does not have.
         RunFolderError: If the folder holds no run, or one made of other ingredients.
 
@@ -161,6 +163,7 @@ def resume(
     folder = RunFolder(Path(directory))
     if recipes and (pins or trials is not None):
         raise UsageError("Recipes are scored and nothing is proposed, so leave out trials and pins, or the recipes.")
+    _refuse_smaller_total(folder, trials)
     further = {"scheduler": scheduler, "insecure": insecure}
     limits = {"trials": trials, "timeout": timeout, "workers": workers}
     asked = continued(folder, limits, cache=cache, listener=listener, live=live, **further)
@@ -169,6 +172,16 @@ def resume(
     with workers_of(asked), told_to(listener, progress) as told:
         study_run.resume(asked, folder, told)
     return drawn(folder)
+
+
+def _refuse_smaller_total(folder: RunFolder, trials: int | None) -> None:
+    """Refuse a total below what the run has: who asks for it may mean so many more."""
+    done = 0 if trials is None else own_trials(read_records(folder.study))
+    if trials is not None and trials < done:
+        raise UsageError(
+            f"The run has {done} trials already, so that it cannot have {trials} in all. For {trials} more pass --trials "
+            f"{done + trials}; to end the search with those it has, --trials {done}."
+        )
 
 
 def continued(

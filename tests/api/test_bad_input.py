@@ -297,6 +297,13 @@ def test_only_runs_are_resumed(manifest: str | None, words: str, tmp_path: Path)
     assert pump.tree(tmp_path) == before
 
 
+def test_a_total_below_the_trials_of_a_run_is_refused(finished: autoselect.Run) -> None:
+    before, done = pump.tree(finished.directory), len(finished.trials)
+    with pytest.raises(UsageError, match=rf"--trials {done + done - 1};.*--trials {done}\."):
+        autoselect.resume(finished.directory, trials=done - 1)
+    assert pump.tree(finished.directory) == before
+
+
 @pytest.mark.parametrize("spelling", [".", "../run"])
 def test_two_processes_do_not_share_a_folder(
     finished: autoselect.Run, monkeypatch: pytest.MonkeyPatch, spelling: str
