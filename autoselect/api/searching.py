@@ -179,8 +179,8 @@ def _refuse_smaller_total(folder: RunFolder, trials: int | None) -> None:
     done = 0 if trials is None else own_trials(read_records(folder.study))
     if trials is not None and trials < done:
         raise UsageError(
-            f"The run has {done} trials already, so that it cannot have {trials} in all. For {trials} more pass --trials "
-            f"{done + trials}; to end the search with those it has, --trials {done}."
+            f"The run has {done} trials already, so that it cannot have {trials} in all. For {trials} more pass "
+            f"--trials {done + trials}; to end the search with those it has, --trials {done}."
         )
 
 
