@@ -103,7 +103,10 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, case, space):
         settings = settled.settings
-        if settings.has_evaluator:
+        if settings.min_score is not None:
+            float_model = references.float_reference(case, pool, settings, clock)
+            references.yardstick_of(float_model, request.metric_name, request.direction, settings)
+        elif settings.has_evaluator:
             with contextlib.suppress(TrialError):
                 pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
         told = warned(case, references.clipping_of(case.files.root, pool, settings), clock)

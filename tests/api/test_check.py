@@ -114,6 +114,16 @@ def test_what_is_missing_is_noticed_before_anything_is_read(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_score_that_float_falls_short_of_is_refused_as_by_the_search(tmp_path: Path) -> None:
+    """Float answers about nine in ten: what it reaches is checked on."""
+    with pytest.raises(UsageError, match=r"demanded 0\.999") as refusal:
+        autoselect.check(**pump.LIVE, min_score=0.999, workers=1)
+    with pytest.raises(UsageError, match=r"demanded 0\.999") as again:
+        autoselect.search(**pump.LIVE, min_score=0.999, workers=1, trials=4, output=tmp_path / "run", progress=False)
+    assert str(refusal.value) == str(again.value)
+    assert autoselect.check(**pump.LIVE, min_score=0.8, trials=40, workers=1).trials == 40
+
+
 def test_a_taken_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(RunFolderError, match="not empty"):
