@@ -48,8 +48,8 @@ def merge(
 ) -> Run:
     """Make one run of the fronts of several: other seeds, targets or fallbacks of the same model, data and metric.
 
-    Every member is built and scored again as the first run would, on its samples, its held-out ones too, and for its
-    target; the front, the picks and all files are those of them together.
+    Every member is built and scored again as the first run would, with its types of inputs and outputs, on its samples,
+    its held-out ones too, and for its target; the front, the picks and all files are those of them together.
 
     Args:
         directories: The run folders, two or more; the first decides what they may differ in.
@@ -76,8 +76,7 @@ def merge(
     first = RunFolder(runs[0].directory)
     target = RunFolder(Path(output))
     target.refuse_taken()
-    recipes = (_recipe(run, str(member)) for run in runs for member in run.front["id"])
-    members = tuple({recipe.fingerprint: recipe for recipe in recipes}.values())
+    recipes = [_recipe(run, str(member)) for run in runs for member in run.front["id"]]
     request = continued(
         first,
         {"workers": workers},
@@ -88,6 +87,8 @@ def merge(
         scheduler=scheduler,
         insecure=insecure,
     )
+    alike = (replace(recipe, io_type=request.settings.io_type) for recipe in recipes)
+    members = tuple({recipe.fingerprint: recipe for recipe in alike}.values())
     with workers_of(request):
         study_run.start(replace(request, members=members), target, logged(listener))
     return drawn(target)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pump
 import pytest
@@ -21,6 +22,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.study import run as study_run
 from autoselect.study import search as study_search
 from autoselect.study.setup.baselines import Baseline, baselines
+from autoselect.tflite.runner import Runner
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +38,23 @@ def values(rows: pd.DataFrame) -> dict[str, tuple[float, ...]]:
     return {r.id: (-r.accuracy, r.size_bytes, r.penalty) for r in rows.itertuples()}
 
 
+def members(run: autoselect.Run) -> set[str]:
+    """Fingerprints of the recipes of a front, had their models the inputs and outputs of the first run."""
+    files = [run.model_path(str(one)).with_name(f"{one}.recipe.json") for one in run.front["id"]]
+    return {replace(Recipe.from_json(file.read_text()), io_type="float32").fingerprint for file in files}
+
+
+def scored(run: autoselect.Run) -> set[str]:
+    """Fingerprints of the recipes that a run scored."""
+    told = run.trials[run.trials["state"] == "complete"]
+    return {Recipe.from_json(recipe).fingerprint for recipe in told["recipe"]}
+
+
 def test_a_merged_run_has_the_front_of_both(two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path) -> None:
     merged = autoselect.merge([run.directory for run in two], output=tmp_path / "merged")
     assert merged.status == "complete"
-    given = set(two[0].front["id"]) | set(two[1].front["id"])
     told = merged.trials[merged.trials["state"] == "complete"]
-    assert given <= set(told["id"])
+    assert members(two[0]) | members(two[1]) <= scored(merged)
     assert merged.trials["origin"].str.startswith("baseline:").all()
     found, before = values(merged.front), values(two[0].front)
     losses = values(told[told["feasible"]])
@@ -57,6 +70,16 @@ def test_a_merged_run_has_the_front_of_both(two: tuple[autoselect.Run, autoselec
     assert {k: kept[k] for k in ("hashes", "metric")} == {k: two[0].manifest[k] for k in ("hashes", "metric")}
 
 
+def test_members_have_the_inputs_and_outputs_of_the_first_run(
+    two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path
+) -> None:
+    whole = pump.search(tmp_path / "whole", trials=4, seed=1, io_type="int8")
+    merged = autoselect.merge([two[0].directory, whole.directory], output=tmp_path / "merged")
+    ends = [Runner((merged.directory / file).read_bytes()) for file in merged.front["file"]]
+    assert {end.dtype for runner in ends for end in (*runner.inputs, *runner.outputs)} == {np.dtype("float32")}
+    assert members(two[0]) | members(whole) <= scored(merged)
+
+
 def test_every_member_is_scored_however_many_baselines_there_are(
     two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,8 +90,7 @@ def test_every_member_is_scored_however_many_baselines_there_are(
 
     monkeypatch.setattr(study_search, "baselines", more)
     merged = autoselect.merge([run.directory for run in two], output=tmp_path / "merged")
-    scored = set(merged.trials.loc[merged.trials["state"] == "complete", "id"])
-    assert set(two[0].front["id"]) | set(two[1].front["id"]) <= scored
+    assert members(two[0]) | members(two[1]) <= scored(merged)
     assert not [message for message in merged.summary["warnings"] if "has no score" in message]
 
 
@@ -77,8 +99,7 @@ def test_members_are_scored_though_the_first_run_had_little_time(
 ) -> None:
     hurried = pump.search(tmp_path / "hurried", trials=8, seed=1, early_exit=False, timeout=1e-3)
     merged = autoselect.merge([hurried.directory, two[1].directory], output=tmp_path / "merged")
-    scored = set(merged.trials.loc[merged.trials["state"] == "complete", "id"])
-    assert set(hurried.front["id"]) | set(two[1].front["id"]) <= scored
+    assert members(hurried) | members(two[1]) <= scored(merged)
 
 
 def test_a_member_without_a_score_is_told(
