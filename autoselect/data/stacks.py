@@ -58,7 +58,8 @@ class Stack:
         if self.dtype.kind not in "biufcSU":  # Text may label groups; who takes numbers refuses it.
             raise DataError(
                 f"{self.name}: expected an array of numbers, got dtype {self.dtype}. "
-                "Convert it to a float or integer array before saving; pickled objects are not read."
+                "Convert it to a float or integer array before saving, labels of groups to text "
+                "(`groups.astype(str)`); pickled objects are not read."
             )
         if not self.shape:
             raise DataError(f"{self.name}: expected samples along the first axis, got a single number.")

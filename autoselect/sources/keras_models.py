@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import tempfile
 import zipfile
@@ -206,7 +207,8 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
     # A Keras 3 model given to the converter directly keeps its weights as variables; exported, they are constants.
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
         knows_inputs = bool(getattr(model, "inputs", None))
-        if not (knows_inputs and (wishes.shapes or recurrent.layers_of(model, is_tf_keras=False))):
+        needs_own = wishes.shapes or recurrent.layers_of(model, is_tf_keras=False) or _trains_by_default(model)
+        if not (knows_inputs and needs_own):
             try:
                 model.export(folder, format="tf_saved_model", verbose=False)
             except ValueError as exc:
@@ -216,9 +218,16 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
                     ) from exc
             else:
                 return from_saved_model(Path(folder), wishes).content
-        # What Keras cannot export with a free batch, such as a layer with a state, may go with a fixed one.
+        # What Keras cannot export with a free batch, such as a layer with a state, may go with a fixed one. So may
+        # layers that alter pictures at random: its export does not say that the model is not trained.
         _export_fixed(model, folder, wishes)
         return from_saved_model(Path(folder)).content
+
+
+def _trains_by_default(model: Any) -> bool:
+    """Whether a layer, nested ones too, works as in training unless it is told otherwise: those of augmentation do."""
+    told = (inspect.signature(layer.call).parameters.get("training") for layer in recurrent.flat_layers(model))
+    return any(parameter is not None and parameter.default is True for parameter in told)
 
 
 def _export_fixed(model: Any, folder: str, wishes: Wishes) -> None:

@@ -104,8 +104,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
     with opened(request, folder, clock) as (settled, pool, case, space):
         settings = settled.settings
         if settings.min_score is not None:
-            float_model = references.float_reference(case, pool, settings, clock)
-            references.yardstick_of(float_model, request.metric_name, request.direction, settings)
+            _refuse_without_yardstick(settled, case, pool, clock)
         elif settings.has_evaluator:
             with contextlib.suppress(TrialError):
                 pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
@@ -117,6 +116,8 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
         wholes, refused = _measured(case, settings, pool, space)
+        if refused:  # It may be the metric that fails.
+            _refuse_without_yardstick(settled, case, pool, clock)
         build, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
         units = units_of(case)
         hybrid_too, wholly = read_target(settings.target).runs_hybrid, baselines(case.layers, space, settings.template)
@@ -184,6 +185,12 @@ class _Whole:
     def paces(self) -> tuple[float, float, float]:
         """Seconds to build, to score, and of one inference."""
         return self.build, self.score, self.inference
+
+
+def _refuse_without_yardstick(request: Request, case: Case, pool: Workers, listener: Listener) -> None:
+    """Score the float model, and refuse what a search would refuse of it."""
+    float_model = references.float_reference(case, pool, request.settings, listener)
+    references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
 
 
 def _memory(pool: Workers, processes: int) -> dict[str, int]:

@@ -124,6 +124,17 @@ def test_a_score_that_float_falls_short_of_is_refused_as_by_the_search(tmp_path:
     assert autoselect.check(**pump.LIVE, min_score=0.8, trials=40, workers=1).trials == 40
 
 
+def test_a_metric_that_works_on_no_model_is_refused_as_by_the_search(tmp_path: Path) -> None:
+    def broken(y_true: Any, y_pred: Any) -> float:
+        raise ZeroDivisionError("no words")
+
+    given = {**pump.LIVE, "metric": broken, "direction": "maximize", "workers": 1}
+    with pytest.raises(AutoselectError, match="ZeroDivisionError: no words") as refusal:
+        autoselect.check(**given)
+    with pytest.raises(type(refusal.value), match="ZeroDivisionError: no words"):
+        autoselect.search(**given, trials=4, output=tmp_path / "run", progress=False)
+
+
 def test_a_taken_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(RunFolderError, match="not empty"):

@@ -485,6 +485,17 @@ def test_a_layer_with_a_state_is_converted_with_its_batch_fixed() -> None:
         assert got == pytest.approx(predicted(model, value)[0], abs=1e-5)
 
 
+def test_layers_that_alter_pictures_in_training_are_converted_as_they_are_used() -> None:
+    """Keras's own export takes augmentation for a part of the model, nested or not; its ops have no LiteRT form."""
+    keras = keras_of("Keras 3")
+    layers = keras.layers
+    augment = keras.Sequential([layers.RandomFlip(), layers.RandomRotation(0.1)])
+    image = keras.Input((8, 8, 3))
+    features = layers.BatchNormalization()(layers.Conv2D(4, 3)(augment(image)))
+    model = zoo.randomise(keras.Model(image, layers.Dense(2)(layers.Dropout(0.5)(layers.Flatten()(features)))))
+    assert_predicts_like(from_keras(model).content, model)
+
+
 def damaged_keras(folder: Path) -> Path:
     path = saved_as(".keras", "Keras 3", folder)
     content = bytearray(path.read_bytes())
