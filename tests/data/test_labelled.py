@@ -171,6 +171,12 @@ def test_refuses_pickled_targets(tmp_path: Path) -> None:
         labelled_samples(tmp_path / "data.npz", ONE, targets_required=True)
 
 
+def test_pickled_groups_are_told_to_become_text(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=X, y=Y, groups=np.array(["a", "a", "b", "b"], dtype=object))
+    with pytest.raises(DataError, match=r"array 'groups' .*groups\.astype\(str\)"):
+        list(labelled_samples(tmp_path / "data.npz", ONE, targets_required=True))
+
+
 WHO = ["ann", "ann", "bob", "bob"]
 GROUPED = {
     "(x, y, groups)": ((X, Y, WHO), WHO),
