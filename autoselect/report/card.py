@@ -64,7 +64,7 @@ def card_of(run: Run, member: str, *, title: str, compiled: Sequence[Mapping[str
         computes=_computes(
             frames.number(record.get("float_ops")),
             frames.number(record.get("segments")),
-            "partition" if asks_compiler(run.summary) else "integer segment",
+            "partition" if asks_compiler(run.summary) else "accelerator segment",
         ),
         needs=_needs((run.summary.get("runtimes") or {}).get(member)),
         chips=_chips(run, member, compiled),

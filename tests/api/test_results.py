@@ -134,6 +134,7 @@ def test_a_card_lies_beside_the_model(finished: autoselect.Run, results: dict[st
         f"`{picked.sha256}`",
         f"{100 * row['heldout_accuracy']:.1f} ({100 * row['heldout_low']:.1f}–{100 * row['heldout_high']:.1f})",
         f"{counted(int(row['float_ops']), 'op')} in float",
+        f", {counted(int(row['segments']), 'accelerator segment')}.",
         "quantized from `pump_monitor.tflite`",  # the folder is nobody's business
         f"| calibration | {pump.CALIBRATION_COUNT} |",
         f"- tensorflow {finished.manifest['versions']['tensorflow']}",
