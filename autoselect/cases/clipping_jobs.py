@@ -1,10 +1,11 @@
-"""What workers do to say which values leave the ranges that calibration saw: integers cut them off."""
+"""What workers do to say which values leave the ranges that calibration saw, or fill little of them."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,21 @@ _Judged = list[tuple[str, Range, np.ndarray]]
 """Inputs or outputs: the key, the range that calibration saw, and the ends on each sample, shape (n_samples, 2)."""
 
 
-def clipped_values(root: Path) -> list[str]:
-    """What to say of each input and output that leaves its range on search samples, or in the runs of an evaluator.
+@dataclass(frozen=True, slots=True)
+class UnlikeRanges:
+    """What to say of values on search samples, or in the runs of an evaluator, and the ranges of calibration.
+
+    Attributes:
+        clipped: Of each input and output that leaves its range.
+        unfilled: Of each input that takes little of its range.
+    """
+
+    clipped: tuple[str, ...] = ()
+    unfilled: tuple[str, ...] = ()
+
+
+def unlike_ranges(root: Path) -> UnlikeRanges:
+    """What to say of inputs and outputs.
 
     Outputs with a scale that is fixed anyway are not judged, nor inputs that no integer op reads. Without kept float
     outputs nothing is known of these, and nothing at all before an evaluator has run the float model.
@@ -40,8 +54,9 @@ def clipped_values(root: Path) -> list[str]:
         where = "runs of the evaluator"
         inputs, outputs = _kept_ends(path, "input", held_inputs), _kept_ends(path, "output", held_outputs)
     else:
-        return []
-    return [*_told("input", inputs, where), *_told("output", outputs, where)]
+        return UnlikeRanges()
+    clipped = (*_told("input", inputs, where), *_told("output", outputs, where))
+    return UnlikeRanges(clipped, tuple(_unfilled(inputs, where)))
 
 
 @contextlib.contextmanager
@@ -112,11 +127,21 @@ def _told(side: str, judged: _Judged, where: str) -> list[str]:
         count = int(np.count_nonzero(_beyond(rows, least, most) > margin))
         # A smaller share of the samples is not worth a word.
         if count > 0.01 * len(rows):
-            clipped.append(
-                f"{side} {name!r} is beyond on {count} of {len(rows)} {where} (it has {rows.min():.3g} to "
-                f"{rows.max():.3g}, calibration {least:.3g} to {most:.3g})"
-            )
+            clipped.append(f"{side} {name!r} is beyond on {count} of {len(rows)} {where} ({_both(rows, least, most)})")
     return clipped
+
+
+def _unfilled(inputs: _Judged, where: str) -> Iterator[str]:
+    for name, (least, most), rows in inputs:
+        # The range has zero in it, whatever the samples are.
+        taken = max(float(rows.max()), 0.0) - min(float(rows.min()), 0.0)
+        # Ranges of samples that are prepared alike differ by less than ten times. Fewer than ten samples tell nothing.
+        if len(rows) >= 10 and taken < 0.1 * (most - least):
+            yield f"input {name!r} on {len(rows)} {where} ({_both(rows, least, most)})"
+
+
+def _both(rows: np.ndarray, least: float, most: float) -> str:
+    return f"it has {rows.min():.3g} to {rows.max():.3g}, calibration {least:.3g} to {most:.3g}"
 
 
 @kept(1)

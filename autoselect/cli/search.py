@@ -172,7 +172,7 @@ _PHASES = {
 
 
 def _fields(found: Outlook, free_bytes: int, machine_bytes: float) -> dict[str, str]:
-    from autoselect.domain.words import counted
+    from autoselect.domain.words import counted, said
     from autoselect.report.tables.frames import format_size
 
     samples = ", ".join(f"{count:,} {part.replace('heldout', 'held-out')}" for part, count in found.samples.items())
@@ -180,6 +180,7 @@ def _fields(found: Outlook, free_bytes: int, machine_bytes: float) -> dict[str, 
     told = {
         "model": f"{format_size(found.size_bytes)} as float, {counted(found.nodes, 'node')} in "
         f"{counted(found.units, 'unit')} that move together",
+        "float score": said(found.float_score, found.metric),
         "samples": samples,
         "search space": f"{_many(found.candidates)} candidates; {found.states} states for each unit",
         "one trial": "fails" if found.refused else _trial(found),

@@ -51,6 +51,8 @@ class Outlook(Result):
 
     Attributes:
         size_bytes: Of the float model.
+        metric: Name of what it is scored by.
+        float_score: Its score on the search samples, in the metric's units.
         nodes: That quantization treats as one each.
         units: Of nodes that move together.
         states: That a unit may be in: integer or left out, or integer, hybrid or float.
@@ -75,6 +77,8 @@ class Outlook(Result):
     """
 
     size_bytes: int
+    metric: str
+    float_score: float
     nodes: int
     units: int
     states: int
@@ -103,12 +107,11 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
     clock = StageClock(listener)
     with opened(request, folder, clock) as (settled, pool, case, space):
         settings = settled.settings
-        if settings.min_score is not None:
-            _refuse_without_yardstick(settled, case, pool, clock)
-        elif settings.has_evaluator:
-            with contextlib.suppress(TrialError):
-                pool.call(score_jobs.score_float, case.files.root, timeout_seconds=settings.trial_timeout)
-        told = warned(case, references.clipping_of(case.files.root, pool, settings), clock)
+        float_model = references.float_reference(case, pool, settings, clock)
+        # It refuses a search in which no model could be recommended.
+        references.yardstick_of(float_model, request.metric_name, request.direction, settings)
+        remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
+        told = warned(case, (*remarks, *references.clipping_of(case.files.root, pool, settings)), clock)
         ends = reader.read_interface(case.files.float_model.read_bytes())
         question = "" if settings.feedback else question_of(ends)
         if question:
@@ -116,8 +119,6 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
         wholes, refused = _measured(case, settings, pool, space)
-        if refused:  # It may be the metric that fails.
-            _refuse_without_yardstick(settled, case, pool, clock)
         build, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
         units = units_of(case)
         hybrid_too, wholly = read_target(settings.target).runs_hybrid, baselines(case.layers, space, settings.template)
@@ -139,6 +140,8 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             phases["emulation"] = members * emulating / settings.processes
         return Outlook(
             size_bytes=case.files.float_model.stat().st_size,
+            metric=request.metric_name,
+            float_score=float_model.metric,
             nodes=len(case.layers.nodes),
             units=len(units),
             states=2 + len(space.further),
@@ -185,12 +188,6 @@ class _Whole:
     def paces(self) -> tuple[float, float, float]:
         """Seconds to build, to score, and of one inference."""
         return self.build, self.score, self.inference
-
-
-def _refuse_without_yardstick(request: Request, case: Case, pool: Workers, listener: Listener) -> None:
-    """Score the float model, and refuse what a search would refuse of it."""
-    float_model = references.float_reference(case, pool, request.settings, listener)
-    references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
 
 
 def _memory(pool: Workers, processes: int) -> dict[str, int]:

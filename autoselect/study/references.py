@@ -97,18 +97,29 @@ def other_score(before: float, now: float, metric: str, settings: Settled) -> tu
 
 
 def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]:
-    """A warning if inputs or outputs leave the ranges that calibration saw, on search samples or with an evaluator."""
+    """Warnings of inputs and outputs whose values and calibrated ranges are unlike, on search samples or evaluated."""
     try:
-        clipped = pool.call(clipping_jobs.clipped_values, root)
+        found = pool.call(clipping_jobs.unlike_ranges, root)
     except TrialError:
         return ()
-    if not clipped:
-        return ()
-    remedy = "Bring more calibration samples, from the same source as those that are scored, and prepare them alike."
-    if settings.has_evaluator and not settings.feedback:
-        remedy += " If the model has a state, bring consecutive steps. If an output is fed back as an input, say so "
-        remedy += "with --feedback."
-    return (f"Values leave the ranges that calibration saw, and integers cut them off: {listed(clipped)}. {remedy}",)
+    warnings = []
+    if found.clipped:
+        said_of = f"Values leave the ranges that calibration saw, and integers cut them off: {listed(found.clipped)}."
+        remedy = (
+            "Bring more calibration samples, from the same source as those that are scored, and prepare them alike."
+        )
+        if settings.has_evaluator and not settings.feedback:
+            remedy += (
+                " If the model has a state, bring consecutive steps. If an output is fed back as an input, say so "
+            )
+            remedy += "with --feedback."
+        warnings.append(f"{said_of} {remedy}")
+    if found.unfilled:
+        warnings.append(
+            "Values fill little of the ranges that calibration saw, so that integers are coarse: "
+            f"{listed(found.unfilled)}. Prepare the calibration samples as those that are scored."
+        )
+    return tuple(warnings)
 
 
 def types_of(root: Path, pool: Workers, settings: Settled, yardstick: Yardstick, metric: str) -> tuple[str, ...]:

@@ -63,7 +63,19 @@ def warnings_of(content: bytes, calibration: list[np.ndarray], evaluation: list[
         listener=events.append,
         cache=False,
     )
-    return [e.message for e in events if isinstance(e, Warned) and e.message.startswith("Values leave")]
+    return [e.message for e in events if isinstance(e, Warned) and e.message.startswith("Values")]
+
+
+def test_a_calibration_of_far_wider_inputs_is_warned_of(reviewed: Reviewed, tmp_path: Path) -> None:
+    [message] = warnings(plain, CALIBRATION / 255.0, tmp_path)
+    assert "'x0'" in message
+    assert "-0.00392 to 0.0039, calibration -0.999" in message
+    reviewed("values that fill little of what calibration saw", message, measured=True)
+
+
+@pytest.mark.parametrize(("scale", "count"), [(0.2, 40), (1 / 255, 12)], ids=["alike", "few samples"])
+def test_ranges_that_are_alike_or_hardly_known_are_not_warned_of(scale: float, count: int, tmp_path: Path) -> None:
+    assert warnings(plain, scale * CALIBRATION[:count], tmp_path) == []
 
 
 def test_values_beyond_what_calibration_saw_are_warned_of_once(reviewed: Reviewed, tmp_path: Path) -> None:
