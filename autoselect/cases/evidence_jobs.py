@@ -16,11 +16,14 @@ import numpy as np
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.cases.score_jobs import score, score_errors
+from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
 from autoselect.scoring.paired import PairedDrop
+from autoselect.tflite import flatbuffer as fb
+from autoselect.tflite import reader
 
 
 def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) -> PairedDrop | None:
@@ -38,8 +41,19 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
         return None
     metric = case.pairs(part)
     pair = pairs.paired_drop(metric, ours, theirs, comparisons=comparisons, groups=case.groups(part))
+    if _is_float(case, sha256):
+        return replace(pair, low=pair.drop, high=pair.drop, bound=pair.drop)
     # Nothing is closer to float than float itself.
     return replace(pair, low=max(pair.low, 0.0)) if metric.needs_reference else pair
+
+
+def _is_float(case: OpenCase, sha256: str) -> bool:
+    """Whether a candidate is the float model: without integer levels it differs from that by rounding at most."""
+    path = case.files.candidate(sha256)
+    if sha256 == FLOAT or not path.exists():
+        return sha256 == FLOAT
+    graph = reader.read_graph(fb.parse(path.read_bytes()))
+    return all(op.kind in (OpKind.FLOAT, OpKind.NEUTRAL) for op in graph.ops)
 
 
 def paired_noise(root: Path, one: str, other: str) -> float:
@@ -74,6 +88,9 @@ def resampled_drops(root: Path, candidates: Sequence[str]) -> np.ndarray:
             )
             for key in candidates
         ]
+        for key, drawn in zip(candidates, drops, strict=True):
+            if _is_float(case, key):
+                drawn[:, 2] = drawn[:, 0]
     return np.stack(drops, axis=1) if all(map(len, drops)) and drops else np.zeros((0, len(candidates), 3))
 
 

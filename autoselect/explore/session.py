@@ -276,6 +276,7 @@ class Session:
                 "penalty": move.penalty,
                 "size_bytes": move.size_bytes,
                 "drop": move.drop,
+                "more_drop": move.more_drop,
                 "drop_low": move.drop_low,
                 "drop_high": move.drop_high,
                 "says": _says(move, answer),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import sys
 import threading
 import weakref
@@ -72,6 +73,7 @@ class _Job:
         timeout_seconds: Time limit.
         future: What the caller waits for.
         handed: The same for the processes that have it now; None if its end is of no interest any more.
+        is_again: Whether it was begun once before, in a process that was killed from outside.
     """
 
     place: worker.Place
@@ -79,13 +81,15 @@ class _Job:
     timeout_seconds: float
     future: Future[Any] = field(default_factory=Future)
     handed: Future[Any] | None = None
+    is_again: bool = False
 
 
 class WorkerPool:
     """Worker processes that outlive their jobs and are replaced when they die, at work or not.
 
     Processes start fresh (never forked, and without importing the caller's main module), ignore Ctrl-C, which
-    belongs to the parent, and write whatever native libraries print to a log file.
+    belongs to the parent, and write whatever native libraries print to a log file. SIGKILL comes from outside, as from
+    a system that is out of memory for a moment. So a job that ends by it is begun once more, and the log says so.
     """
 
     def __init__(self, workers: int, *, log: Path, warm_up: Callable[[], object] | None = None) -> None:
@@ -151,19 +155,41 @@ class WorkerPool:
         return job.future
 
     def _hand_over(self, job: _Job) -> None:
-        limit = job.timeout_seconds + (5.0 if self._warm_up is None else _WARM_UP_SECONDS)
-        handed: Future[Any] | None = None
-        while handed is None:
+        while True:
             if self._closed:
                 raise WorkerDied("The pool of worker processes was closed; it takes no more jobs.")
             try:
-                arguments = (job.place, job.content, job.timeout_seconds)
-                handed = self._pool.schedule(worker.run, args=arguments, timeout=limit)
+                self._schedule(job)
+                return
             except RuntimeError as exc:
                 self._rebuild(exc)
+
+    def _schedule(self, job: _Job) -> None:
+        """Hand a job over; a RuntimeError if the pool takes none."""
+        limit = job.timeout_seconds + (5.0 if self._warm_up is None else _WARM_UP_SECONDS)
+        arguments = (job.place, job.content, job.timeout_seconds)
+        handed: Future[Any] = self._pool.schedule(worker.run, args=arguments, timeout=limit)
         job.handed = handed
         self._jobs.add(job)
         handed.add_done_callback(partial(self._take, job))
+
+    def _begin_again(self, job: _Job) -> bool:
+        """Hand a job over a second time; whether that could be done."""
+        # Who holds the lock for longer stops the pool, and waits for the thread that runs this.
+        if not self._lock.acquire(timeout=5.0):
+            return False
+        try:
+            if self._closed or job.handed is None:
+                return False
+            job.is_again = True
+            self._schedule(job)
+        except RuntimeError:
+            return False
+        finally:
+            self._lock.release()
+        with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as log:
+            log.write("A worker process was killed by SIGKILL. Its job is begun once more.\n")
+        return True
 
     def _rebuild(self, cause: RuntimeError) -> None:
         """Replace the broken pool; what it still held is lost."""
@@ -182,6 +208,9 @@ class WorkerPool:
         if job.handed is not handed:
             return
         error = CancelledError() if handed.cancelled() else handed.exception()
+        was_killed = isinstance(error, ProcessExpired) and error.exitcode == -signal.SIGKILL
+        if was_killed and not job.is_again and self._begin_again(job):
+            return
         if error is not None:
             self._end([job], error)
         else:

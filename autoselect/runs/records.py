@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from autoselect.domain.graph import OpKind
 from autoselect.domain.quantities import CountsLeft, stored_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Standing
@@ -176,6 +177,19 @@ class TrialRecord:
         found = self.scores or self.partial
         return found.sha256[:10] if found else ""
 
+    def known_scores(self, nodes: Iterable[str]) -> Scores | None:
+        """Its scores; if it is the float model, with the bound that is known of that: see :func:`with_float_known`.
+
+        It is one if all its nodes are in float, and its outputs differ from float's by rounding at most.
+        """
+        scores, recipe = self.scores, self.recipe
+        # Rounding of float32 leaves outputs 130 dB or more from each other's.
+        if scores is None or recipe is None or recipe.io_type != "float32" or not scores.sqnr_db > 100.0:
+            return scores
+        if any(recipe.kind_of(node, scores.fallbacks.get(node)) is not OpKind.FLOAT for node in nodes):
+            return scores
+        return replace(scores, drop_noise=1e-9 * abs(scores.metric) or 1e-9, drop_bound=scores.drop)
+
     @property
     def samples(self) -> int:
         """How many search samples were run for it."""
@@ -190,6 +204,18 @@ def distinct(records: Iterable[TrialRecord]) -> list[TrialRecord]:
         if record.scores is not None:
             first.setdefault(record.scores.sha256, record)
     return list(first.values())
+
+
+def with_float_known(records: Iterable[TrialRecord], nodes: Sequence[str]) -> list[TrialRecord]:
+    """The records; a candidate that is the float model loses on other samples what it lost on these, nearly always 0.
+
+    Samples alone would leave it as likely to lose something as any model that was not seen to differ.
+
+    Args:
+        records: Of a search.
+        nodes: Names of all nodes that quantization treats as one each.
+    """
+    return [replace(record, scores=record.known_scores(nodes)) for record in records]
 
 
 def own_trials(records: Iterable[TrialRecord]) -> int:

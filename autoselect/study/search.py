@@ -17,7 +17,7 @@ from autoselect.domain.pinned import NO_PINS, Pins
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.search_space import BoundSpace
-from autoselect.domain.states import SIXTEEN
+from autoselect.domain.states import EXACT, SIXTEEN
 from autoselect.domain.units import nodes_behind
 from autoselect.errors import StorageError, TrialError, UsageError, sentence
 from autoselect.isolation.deadline import TimeUp, until
@@ -27,7 +27,7 @@ from autoselect.isolation.pool import result_of
 from autoselect.runs.cache import why_unkept
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
-from autoselect.runs.records import TrialRecord, own_trials
+from autoselect.runs.records import TrialRecord, own_trials, scores_of, with_float_known
 from autoselect.scoring.evaluate import takes
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
@@ -316,7 +316,8 @@ class _Search:
             problem=self.problem,
             seconds=self.clock.seconds,
         )
-        return finish.write(self.study.records(), self.float_model, pool, self.clock, ended_early=ended_early)
+        records = with_float_known(self.study.records(), [node.name for node in self.case.layers.nodes])
+        return finish.write(records, self.float_model, pool, self.clock, ended_early=ended_early)
 
     def _restore_kept(self, pool: Workers) -> None:
         """Make the units and the blueprints of all sets of repairs again, after the folder ``kept`` was removed.
@@ -361,12 +362,27 @@ class _Search:
     def _baselines(self) -> list[Baseline]:
         """Baselines that the target can run (no all-DRQ model without hybrid kernels), and members of other runs."""
         target, template, sets = read_target(self.settings.target), self.settings.template, self.settings.repairs.sets
-        models = baselines(self.case.layers, self.space, template, helpful=sets, with_float=target.asks_compiler)
+        with_float = target.asks_compiler or self._nothing_is_cheaper()
+        models = baselines(self.case.layers, self.space, template, helpful=sets, with_float=with_float)
         members = [
             Baseline(name="merged", recipe=recipe, is_like_others=False, is_whole=False)
             for recipe in self.request.members
         ]
         return [b for b in models if target.runs_hybrid or b.recipe.fallback != "drq"] + members
+
+    def _nothing_is_cheaper(self) -> bool:
+        """Whether candidates are scored, and each costs the target as much as float or more: then float may be best."""
+        penalties = [scores.penalty for scores in scores_of(self.study.records())]
+        return bool(penalties) and min(penalties) >= self._penalty_of_float()
+
+    def _penalty_of_float(self) -> float:
+        """That of the float model, or of the candidate with all nodes in float if that is known to cost less."""
+        own = self.yardstick.float_penalty
+        if self.problem is None:
+            return own
+        nodes = frozenset(node.name for node in self.case.layers.nodes)
+        everything = self.problem.mask_of(nodes, {EXACT: nodes}, self.settings.template.repairs)
+        return min(own, self.problem.forecast(everything).penalty)
 
     def _start_trials(self) -> None:
         done = own_trials(self.study.records())

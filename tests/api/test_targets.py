@@ -134,3 +134,16 @@ def test_a_chip_of_one_scale_a_tensor_is_told_and_obeyed(tmp_path: Path) -> None
     with pytest.raises(AutoselectError, match="one scale"):
         autoselect.build(recipe, model=pump.MODEL_PATH, calibration=pump.calibration, target=str(target), output=output)
     assert not output.exists()
+
+
+def test_a_chip_on_which_float_costs_as_little_as_integers_gets_the_float_model(tmp_path: Path) -> None:
+    """Mixes change precision, which costs; the all-integer model does so at its ends. Float cannot lose anything."""
+    target = Path(chip(tmp_path / "chip.toml", int8=1.0, float=1.0, conversion=1.0))
+    target.write_text(target.read_text().replace('io = "int8"', 'io = "float32"'))
+    run = pump.search(tmp_path / "run", target=str(target), trials=8)
+    chosen = run.trials.set_index("id").loc[run.picks["recommended"]]
+    assert chosen["float_ops"] == run.trials["float_ops"].max()
+    assert chosen["penalty"] == run.trials["penalty"].min()
+    own = run.front.set_index("id").loc[run.picks["recommended"]]
+    assert [own[key] for key in ("drop", "drop_bound", "heldout_drop_low", "heldout_drop_high")] == [0.0] * 4
+    assert run.picks["accurate"] == run.picks["recommended"]

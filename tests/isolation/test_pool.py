@@ -330,6 +330,29 @@ def test_an_idle_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
         assert pool.call(pow, 2, 5) == 32
 
 
+def killed_so_often(folder: str, times: int) -> int:
+    """The number of this attempt; the first attempts end by a signal that no code of a job can send by mistake."""
+    number = len(list(Path(folder).iterdir())) + 1
+    (Path(folder) / str(number)).touch()
+    if number <= times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_job_whose_process_is_killed_is_begun_once_more(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    folders = [tmp_path / name for name in ("once", "always")]
+    for folder in folders:
+        folder.mkdir()
+    with WorkerPool(1, log=log) as pool:
+        assert pool.call(killed_so_often, str(folders[0]), 1) == 2
+        assert "begun once more" in log.read_text()
+        with pytest.raises(WorkerDied, match="SIGKILL"):
+            pool.call(killed_so_often, str(folders[1]), 9)
+        assert len(list(folders[1].iterdir())) == 2
+        assert pool.call(pow, 2, 5) == 32
+
+
 def test_processes_that_cannot_start_are_given_up(tmp_path: Path) -> None:
     log = tmp_path / "missing" / "log"
     futures = []

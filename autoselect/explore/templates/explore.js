@@ -487,7 +487,7 @@
       return el("li", {}, el("button", {
         type: "button", className: `move ${kindOf(m.state)}`, onclick: () => { preview([], ""); decide(m.nodes.map((name) => run.nodes.findIndex((n) => n.name === name)), m.state); },
         onmouseenter: () => preview(m.nodes, m.state), onmouseleave: () => preview([], ""), onfocus: () => preview(m.nodes, m.state), onblur: () => preview([], ""),
-      }, el("i", { className: "chip" }), el("span", { className: "what" }, el("b", { textContent: names[0].op }), ` to ${m.state}`, el("span", { className: "nodename", textContent: ` ${names[0].short}${names.length > 1 ? ` and ${names.length - 1} more` : ""}` })), el("span", { className: "brings" }, gap("drop", m.drop, answer.drop, show.drop), gap("penalty", m.penalty, answer.penalty, show.penalty), gap("size", m.size_bytes, answer.size_bytes, show.size))));
+      }, el("i", { className: "chip" }), el("span", { className: "what" }, el("b", { textContent: names[0].op }), ` to ${m.state}`, el("span", { className: "nodename", textContent: ` ${names[0].short}${names.length > 1 ? ` and ${names.length - 1} more` : ""}` })), el("span", { className: "brings" }, gap("drop", m.more_drop, 0, show.drop), gap("penalty", m.penalty, answer.penalty, show.penalty), gap("size", m.size_bytes, answer.size_bytes, show.size))));
     });
     $("moves").replaceChildren(...(rows.length ? rows : [el("li", { className: "empty", textContent: `No single change lowers ${{ drop: "the expected drop", penalty: "the penalty", size: "the size" }[state.goal]}.` })]));
   }
