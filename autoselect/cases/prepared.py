@@ -9,6 +9,7 @@ from typing import Any
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable, table_from_rows
+from autoselect.errors import ModelError, RunFolderError, sentence
 from autoselect.quantize.calibrated import CalibratedModel
 from autoselect.rewrites import names
 from autoselect.runs.files import write_bytes, write_json
@@ -65,13 +66,17 @@ def write_prepared(folder: Path, prepared: Prepared) -> None:
 
 
 def load_prepared(folder: Path) -> Prepared:
-    """Read what :func:`write_prepared` wrote."""
+    """Read what :func:`write_prepared` wrote.
+
+    Raises:
+        RunFolderError: If a file is missing or damaged.
+    """
     raw, remarks = _read(folder / "names.json"), _read(folder / "remarks.json")
     given, int16 = (path.read_bytes() if path.exists() else None for path in (folder / _GIVEN, folder / _GIVEN_INT16))
     return Prepared(
-        normalised=TfliteFile((folder / "normalised.tflite").read_bytes()),
+        normalised=_model(folder / "normalised.tflite"),
         calibrated=CalibratedModel(
-            file=TfliteFile((folder / "calibrated.tflite").read_bytes()),
+            file=_model(folder / "calibrated.tflite"),
             names=names.NameMap(**{field: _as_tuple(rows) for field, rows in raw.items()}),
             integer=given,
             int16=int16,
@@ -87,4 +92,18 @@ def _as_tuple(rows: Any) -> Any:
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise _damaged(path, exc) from exc
+
+
+def _model(path: Path) -> TfliteFile:
+    try:
+        return TfliteFile(path.read_bytes())
+    except (OSError, ModelError) as exc:
+        raise _damaged(path, exc) from exc
+
+
+def _damaged(path: Path, cause: Exception) -> RunFolderError:
+    return RunFolderError(f"{path} is damaged: {sentence(str(cause))} Copy the run folder once more.")

@@ -154,5 +154,5 @@ def did_you_mean(name: str, known: Iterable[str], *, most: int = 3, cutoff: floa
         most: So many names at most.
         cutoff: How alike names must be, from 0 to 1, see :func:`difflib.get_close_matches`.
     """
-    close = difflib.get_close_matches(name, [*known], n=most, cutoff=cutoff)
+    close = difflib.get_close_matches(name, dict.fromkeys(known), n=most, cutoff=cutoff)
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

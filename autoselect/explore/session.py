@@ -12,7 +12,7 @@ from autoselect.domain.graph import Graph, OpKind
 from autoselect.domain.pinned import Pins
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import amount, counted, label, lost, unit_of_drops
-from autoselect.errors import RunFolderError, StorageError, UsageError
+from autoselect.errors import StorageError, UsageError
 from autoselect.explore.asking import Cheapest, Question
 from autoselect.report.page.graphs import op_rows
 from autoselect.report.page.models import model_rows
@@ -27,7 +27,7 @@ from autoselect.runs.run import load_run
 from autoselect.scoring.target_pieces import Pieces
 from autoselect.study.finishing.recovery import recover
 from autoselect.study.proposing.pins import holding
-from autoselect.study.recording.optuna_study import is_behind
+from autoselect.study.recording.optuna_study import refuse_behind
 from autoselect.study.setup.by_user import covered
 from autoselect.study.what_if.answer import WhatIf
 from autoselect.study.what_if.choices import STATES, Choice, choices_of, targets_at_hand
@@ -66,11 +66,7 @@ class Session:
         self._open(None)
 
     def _open(self, workshop: Workshop | None) -> None:
-        if is_behind(self._folder):
-            raise RunFolderError(
-                f"{self._folder.study} holds fewer trials than the run had: it is cut off. Copy the run folder once "
-                "more."
-            )
+        refuse_behind(self._folder)
         recover(self._folder)
         seen, run = self._stamp(), load_run(self.directory)
         if _stamp_of(self._folder.report)[0] < _stamp_of(self._folder.summary)[0]:  # Drawn before somebody was killed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from autoselect.report.tables import frames
 from autoselect.report.tables.chip_results import OnChip, asks_compiler, chips_of
 from autoselect.report.tables.result_lines import cells
 from autoselect.report.tables.target_tables import version_texts
+from autoselect.runs.folder import read_json
 from autoselect.runs.run import Run
 
 _NODES = {
@@ -50,7 +50,7 @@ def card_of(run: Run, member: str, *, title: str, compiled: Sequence[Mapping[str
     (chosen,) = [row for row in frames.front_rows(run.front, run.summary) if row.label == member]
     table = cells([*((row.label, row) for row in references), ("this model", chosen)], run.summary, with_interval=True)
     path = run.directory / "front" / f"{member}.recipe.json"
-    recipe = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    recipe = read_json(path, missing="") if path.exists() else {}
     record = run.front.set_index("id").loc[member].to_dict()
     return environment.get_template("card.md.j2").render(
         title=_clean(title),

@@ -30,7 +30,7 @@ from autoselect.study.recording.manifest import (
     refuse_other_space,
     space_hash,
 )
-from autoselect.study.recording.optuna_study import read_records
+from autoselect.study.recording.optuna_study import read_records, refuse_behind
 from autoselect.study.recording.samplers import PROPOSERS, check_sampler
 from autoselect.study.remarks import warned
 from autoselect.study.request import Request
@@ -51,7 +51,6 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
         RunFolderError: If the folder is taken.
         AutoselectError: If an ingredient or a limit does not fit; the folder is then left empty of a run.
     """
-    refuse_per_cent(request.metric_name, request.settings.constraints.max_drop)
     clock = StageClock(listener)
     try:
         with opened(request, folder, clock) as (settled, pool, case, space):
@@ -91,6 +90,7 @@ def opened(
         RunFolderError: If the folder is taken.
         AutoselectError: If an ingredient does not fit; the folder is then left empty of a run.
     """
+    refuse_per_cent(request.metric_name, request.settings.constraints.max_drop)
     space_file = read_space(request.settings.search_space)
     check_sampler(request.settings.sampler)
     check_objectives(request.settings, check_target(request.settings))
@@ -123,9 +123,10 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
 
     Raises:
         UsageError: If pins cannot be kept, or there is nothing to pin.
-        RunFolderError: If the folder holds no run, or one made of other ingredients.
+        RunFolderError: If the folder holds no run, a damaged one, or one made of other ingredients.
     """
     manifest = folder.read_manifest()
+    refuse_behind(folder)
     refuse_other_metric(folder, manifest, request)
     if request.settings.sampler not in PROPOSERS:
         refuse_unkept_pins(request)

@@ -16,6 +16,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 import autoselect
+from autoselect.api.reporting import recovered
 from autoselect.cases.events import Event, Warned
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import model_bytes
@@ -302,6 +303,30 @@ def test_a_total_below_the_trials_of_a_run_is_refused(finished: autoselect.Run) 
     with pytest.raises(UsageError, match=rf"--trials {done + done - 1};.*--trials {done}\."):
         autoselect.resume(finished.directory, trials=done - 1)
     assert pump.tree(finished.directory) == before
+
+
+CUT_OFF: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "summary of a run that is shown": ("summary.json", recovered),
+    "journal of a run that is resumed": ("study.journal", lambda run: autoselect.resume(run, trials=30)),
+    "recipe of a picked member": (
+        "front/*.recipe.json",
+        lambda run: autoselect.pick(run, output=run.parent / "m.tflite"),
+    ),
+    "layers behind a question": ("kept/prepared/layers.json", lambda run: autoselect.load_run(run).what_if()),
+}
+
+
+@pytest.mark.parametrize(("names", "use"), CUT_OFF.values(), ids=CUT_OFF)
+def test_a_file_of_a_run_that_is_cut_off_is_told(
+    names: str, use: Callable[[Path], object], finished: autoselect.Run, tmp_path: Path
+) -> None:
+    run = shutil.copytree(finished.directory, tmp_path / "run")
+    for path in run.glob(names):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    before = pump.tree(run)
+    with pytest.raises(RunFolderError, match=Path(names).name.lstrip("*")):
+        use(run)
+    assert pump.tree(run) == before
 
 
 @pytest.mark.parametrize("spelling", [".", "../run"])

@@ -95,6 +95,7 @@ def test_a_check_tells_that_calibration_was_prepared_otherwise() -> None:
         pytest.param({"calibration": "none.npz"}, DataError, "none here", id="no calibration file"),
         pytest.param({"evaluation": Path("none.npz")}, DataError, "none here", id="no evaluation file"),
         pytest.param({"heldout": "none.npy"}, DataError, "none here", id="no held-out file"),
+        pytest.param({"max_drop": 1.0}, UsageError, "max_drop", id="every drop is allowed"),
         pytest.param({"metric": "acuracy"}, AutoselectError, "Did you mean 'accuracy'", id="unknown metric"),
     ],
 )

@@ -307,13 +307,28 @@ def read_records(path: Path) -> list[TrialRecord]:
 
 
 def is_behind(folder: RunFolder) -> bool:
-    """Whether ``study.journal`` holds fewer trials than ``summary.json`` counts: then a part of the journal is lost."""
-    try:
-        counts = read_json(folder.summary, missing="").get("counts")
-    except RunFolderError:
+    """Whether ``study.journal`` holds fewer trials than ``summary.json`` counts: then a part of the journal is lost.
+
+    Raises:
+        RunFolderError: If the summary is there, and damaged.
+    """
+    if not folder.summary.exists():
         return False
+    counts = read_json(folder.summary, missing="").get("counts")
     told = counts.get("trials") if isinstance(counts, dict) else None
     return isinstance(told, int) and len(read_records(folder.study)) < told
+
+
+def refuse_behind(folder: RunFolder) -> None:
+    """Refuse a run that has lost a part of its journal.
+
+    Raises:
+        RunFolderError: As :func:`is_behind`, or if it is so.
+    """
+    if is_behind(folder):
+        raise RunFolderError(
+            f"{folder.study} holds fewer trials than the run had: it is cut off. Copy the run folder once more."
+        )
 
 
 def _study_in(storage: JournalStorage) -> optuna.Study | None:
