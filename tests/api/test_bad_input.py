@@ -305,12 +305,16 @@ def test_a_total_below_the_trials_of_a_run_is_refused(finished: autoselect.Run) 
     assert pump.tree(finished.directory) == before
 
 
+def pick_beside(run: Path) -> object:
+    return autoselect.pick(run, output=run.parent / "m.tflite")
+
+
 CUT_OFF: dict[str, tuple[str, Callable[[Path], object]]] = {
     "summary of a run that is shown": ("summary.json", recovered),
     "journal of a run that is resumed": ("study.journal", lambda run: autoselect.resume(run, trials=30)),
     "recipe of a picked member": (
         "front/*.recipe.json",
-        lambda run: autoselect.pick(run, output=run.parent / "m.tflite"),
+        pick_beside,
     ),
     "layers behind a question": ("kept/prepared/layers.json", lambda run: autoselect.load_run(run).what_if()),
 }
