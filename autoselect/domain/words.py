@@ -50,10 +50,13 @@ def between(low: float, high: float, metric: str) -> str:
 def difference(low: float, high: float, metric: str) -> str:
     """An interval of a difference of scores, such as the chip's and the CPU's.
 
-    As in ``0.1 points to 0.5 points lost``, ``0.5 points gained to 0.3 points lost``, ``2 dB to 5 dB lost``.
+    As in ``0.1 points to 0.5 points lost``, ``0.5 points gained to 0.3 points lost``, ``2 dB to 5 dB lost``,
+    ``nothing lost``.
     """
     ends = (amount(low, metric), amount(high, metric))
     gained, worse = ("gained", "lost") if _is_lost(metric) else ("better", "worse")
+    if low == high == 0.0:
+        return f"nothing {worse}"
     if low < 0.0 < high:
         return f"{ends[0]} {gained} to {ends[1]} {worse}"
     least, most = sorted((low, high), key=abs)

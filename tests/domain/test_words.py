@@ -43,7 +43,7 @@ def test_bounds_and_limits_in_words(reviewed: Reviewed) -> None:
         pytest.param(-0.005, 0.003, "0.5 points gained to 0.3 points lost", id="either"),
         pytest.param(0.002, 0.005, "0.2 points to 0.5 points lost", id="lost"),
         pytest.param(-0.005, -0.002, "0.2 points to 0.5 points gained", id="gained"),
-        pytest.param(0.0, 0.0, "0.0 points to 0.0 points gained", id="neither"),
+        pytest.param(0.0, 0.0, "nothing lost", id="neither"),
     ],
 )
 def test_an_interval_in_words(low: float, high: float, expected: str) -> None:
