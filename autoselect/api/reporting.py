@@ -91,6 +91,7 @@ def recovered(directory: str | Path) -> Run:
     from autoselect.study.recording.optuna_study import is_behind
 
     folder = RunFolder(Path(directory))
+    folder.refuse_damaged_summary()
     if not is_behind(folder):
         recover(folder)
     return load_run(directory)

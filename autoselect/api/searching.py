@@ -163,10 +163,11 @@ def resume(
     folder = RunFolder(Path(directory))
     if recipes and (pins or trials is not None):
         raise UsageError("Recipes are scored and nothing is proposed, so leave out trials and pins, or the recipes.")
-    _refuse_smaller_total(folder, trials)
     further = {"scheduler": scheduler, "insecure": insecure}
     limits = {"trials": trials, "timeout": timeout, "workers": workers}
     asked = continued(folder, limits, cache=cache, listener=listener, live=live, **further)
+    if trials is not None:
+        _refuse_smaller_total(folder, asked.settings.trials)
     by_hand = tuple(one if isinstance(one, Recipe) else read_recipe(Path(one)) for one in recipes)
     asked = replace(asked, by_hand=by_hand, pins=Pins.of(pins))
     with workers_of(asked), told_to(listener, progress) as told:
@@ -174,10 +175,10 @@ def resume(
     return drawn(folder)
 
 
-def _refuse_smaller_total(folder: RunFolder, trials: int | None) -> None:
+def _refuse_smaller_total(folder: RunFolder, trials: int) -> None:
     """Refuse a total below what the run has: who asks for it may mean so many more."""
-    done = 0 if trials is None else own_trials(read_records(folder.study))
-    if trials is not None and trials < done:
+    done = own_trials(read_records(folder.study))
+    if trials < done:
         raise UsageError(
             f"The run has {done} trials already, so that it cannot have {trials} in all. For {trials} more pass "
             f"--trials {done + trials}; to end the search with those it has, --trials {done}."

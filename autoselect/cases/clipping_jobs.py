@@ -41,7 +41,7 @@ class UnlikeRanges:
 
 
 def unlike_ranges(root: Path) -> UnlikeRanges:
-    """What to say of inputs and outputs.
+    """Compare the values of inputs and outputs with the ranges that calibration gave them.
 
     Outputs with a scale that is fixed anyway are not judged, nor inputs that no integer op reads. Without kept float
     outputs nothing is known of these, and nothing at all before an evaluator has run the float model.

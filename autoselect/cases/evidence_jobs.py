@@ -48,10 +48,15 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
 
 
 def _is_float(case: OpenCase, sha256: str) -> bool:
-    """Whether a candidate is the float model: without integer levels it differs from that by rounding at most."""
+    """Whether a candidate is the float model: without integer levels it differs from that by rounding at most.
+
+    The file says it, as its recipe and closeness do in :func:`autoselect.runs.records.with_float_known`.
+    """
     path = case.files.candidate(sha256)
-    if sha256 == FLOAT or not path.exists():
-        return sha256 == FLOAT
+    if sha256 == FLOAT:
+        return True
+    if not path.exists():  # Only a worker elsewhere has it.
+        return False
     graph = reader.read_graph(fb.parse(path.read_bytes()))
     return all(op.kind in (OpKind.FLOAT, OpKind.NEUTRAL) for op in graph.ops)
 

@@ -156,7 +156,7 @@ def check(
     if found.memory["all"] > there:
         warn(
             f"The search would take more memory than there is. Let fewer than {found.workers} workers do it "
-            "(--workers): a worker that the system kills costs a trial."
+            "(--workers): workers that the system kills cost trials."
         )
     print(f"Next: {command_line().replace(' check ', ' search ', 1)}")
 

@@ -66,6 +66,7 @@ class Session:
         self._open(None)
 
     def _open(self, workshop: Workshop | None) -> None:
+        self._folder.refuse_damaged_summary()
         refuse_behind(self._folder)
         recover(self._folder)
         seen, run = self._stamp(), load_run(self.directory)

@@ -176,7 +176,7 @@ class WorkerPool:
     def _begin_again(self, job: _Job) -> bool:
         """Hand a job over a second time; whether that could be done."""
         # Who holds the lock for longer stops the pool, and waits for the thread that runs this.
-        if not self._lock.acquire(timeout=5.0):
+        if not self._lock.acquire(timeout=1.0):
             return False
         try:
             if self._closed or job.handed is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
 import json
 import shlex
@@ -14,7 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from autoselect.domain.recipe import split_repair
-from autoselect.errors import FolderInUse, RunFolderError, StorageError
+from autoselect.errors import FolderInUse, RunFolderError, StorageError, sentence
 from autoselect.runs.files import storage_errors, write_json
 
 MANIFEST_VERSION = 1
@@ -141,6 +142,20 @@ class RunFolder:
             self.lock.unlink(missing_ok=True)
             self.root.rmdir()
 
+    def refuse_damaged_summary(self) -> None:
+        """Refuse a ``summary.json`` that is there and cannot be read.
+
+        Raises:
+            RunFolderError: If it is so.
+        """
+        if self.summary.exists():
+            try:
+                read_json(self.summary, missing="")
+            except RunFolderError as exc:
+                raise RunFolderError(
+                    f"{sentence(str(exc))} Copy the run folder once more, or let it be written anew: {self.resuming}."
+                ) from exc
+
     def read_manifest(self, *tables: str) -> dict[str, Any]:
         """Read the manifest of an existing run, which must have these tables.
 
@@ -200,6 +215,14 @@ def _is_taken(path: Path) -> bool:
         return path.exists() and (not path.is_dir() or bool({*path.iterdir()} - {RunFolder(path).log}))
     except PermissionError:
         return True
+
+
+def nodes_of(layer_statistics: Path) -> list[str]:
+    """Names of the nodes in a ``layer_statistics.csv``; none if there is no such file."""
+    if not layer_statistics.exists():
+        return []
+    with layer_statistics.open(encoding="utf-8", newline="") as table:
+        return [row["tensor_name"] for row in csv.DictReader(table)]
 
 
 def read_json(path: Path, *, missing: str) -> dict[str, Any]:

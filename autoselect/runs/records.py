@@ -177,14 +177,14 @@ class TrialRecord:
         found = self.scores or self.partial
         return found.sha256[:10] if found else ""
 
-    def known_scores(self, nodes: Iterable[str]) -> Scores | None:
+    def known_scores(self, nodes: Sequence[str]) -> Scores | None:
         """Its scores; if it is the float model, with the bound that is known of that: see :func:`with_float_known`.
 
         It is one if all its nodes are in float, and its outputs differ from float's by rounding at most.
         """
         scores, recipe = self.scores, self.recipe
         # Rounding of float32 leaves outputs 130 dB or more from each other's.
-        if scores is None or recipe is None or recipe.io_type != "float32" or not scores.sqnr_db > 100.0:
+        if scores is None or recipe is None or not nodes or recipe.io_type != "float32" or not scores.sqnr_db > 100.0:
             return scores
         if any(recipe.kind_of(node, scores.fallbacks.get(node)) is not OpKind.FLOAT for node in nodes):
             return scores
@@ -213,7 +213,7 @@ def with_float_known(records: Iterable[TrialRecord], nodes: Sequence[str]) -> li
 
     Args:
         records: Of a search.
-        nodes: Names of all nodes that quantization treats as one each.
+        nodes: Names of all nodes that quantization treats as one each; none if they are not known.
     """
     return [replace(record, scores=record.known_scores(nodes)) for record in records]
 

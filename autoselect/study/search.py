@@ -252,7 +252,8 @@ class _Search:
             refuse_unkept_pins(self.request)
         self.study.sample_by(sampler, settings.repairs.alternatives)
         self._start_trials()
-        return self._loop().run(self._baselines(), settings.trials, self._stop(), self._late)
+        models = self._baselines(are_whole_known=True)
+        return self._loop().run(models, settings.trials, self._stop(), self._late)
 
     def _know_problem(self, pool: Workers) -> None:
         """Let it be known what a sampler may know; what was probed before is not probed again."""
@@ -341,7 +342,7 @@ class _Search:
 
     def _loop(self) -> SearchLoop:
         """A loop that knows what was told before."""
-        problem = None if self.request.members else self.problem  # Of other runs the interface may differ.
+        problem = None if self.request.members else self.problem  # Weights of members may be coarser or finer.
         return SearchLoop(
             self.study,
             self.space,
@@ -359,10 +360,13 @@ class _Search:
     def _stop(self) -> Stop:
         return stop_of(self.request, self.yardstick, self.case.files.root, self.pool, self.study, self.problem)
 
-    def _baselines(self) -> list[Baseline]:
-        """Baselines that the target can run (no all-DRQ model without hybrid kernels), and members of other runs."""
+    def _baselines(self, *, are_whole_known: bool = False) -> list[Baseline]:
+        """Baselines that the target can run (no all-DRQ model without hybrid kernels), and members of other runs.
+
+        Once the whole models are scored, the float model's own form is one too if none of them costs less.
+        """
         target, template, sets = read_target(self.settings.target), self.settings.template, self.settings.repairs.sets
-        with_float = target.asks_compiler or self._nothing_is_cheaper()
+        with_float = target.asks_compiler or (are_whole_known and self._nothing_is_cheaper())
         models = baselines(self.case.layers, self.space, template, helpful=sets, with_float=with_float)
         members = [
             Baseline(name="merged", recipe=recipe, is_like_others=False, is_whole=False)
@@ -373,10 +377,12 @@ class _Search:
     def _nothing_is_cheaper(self) -> bool:
         """Whether candidates are scored, and each costs the target as much as float or more: then float may be best."""
         penalties = [scores.penalty for scores in scores_of(self.study.records())]
-        return bool(penalties) and min(penalties) >= self._penalty_of_float()
+        everything = frozenset(node.name for node in self.case.layers.nodes)
+        may_be_float = self.space.pin(everything) == everything
+        return may_be_float and bool(penalties) and min(penalties) >= self._penalty_of_float()
 
     def _penalty_of_float(self) -> float:
-        """That of the float model, or of the candidate with all nodes in float if that is known to cost less."""
+        """Penalty of the float model, or of the candidate with all nodes in float if that is known to cost less."""
         own = self.yardstick.float_penalty
         if self.problem is None:
             return own

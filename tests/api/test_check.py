@@ -116,7 +116,7 @@ def test_what_is_missing_is_noticed_before_anything_is_read(
 
 
 def test_a_score_that_float_falls_short_of_is_refused_as_by_the_search(tmp_path: Path) -> None:
-    """Float answers about nine in ten: what it reaches is checked on."""
+    """Float answers about nine in ten right. A check goes on if that is enough."""
     with pytest.raises(UsageError, match=r"demanded 0\.999") as refusal:
         autoselect.check(**pump.LIVE, min_score=0.999, workers=1)
     with pytest.raises(UsageError, match=r"demanded 0\.999") as again:
@@ -127,12 +127,12 @@ def test_a_score_that_float_falls_short_of_is_refused_as_by_the_search(tmp_path:
 
 def test_a_metric_that_works_on_no_model_is_refused_as_by_the_search(tmp_path: Path) -> None:
     def broken(y_true: Any, y_pred: Any) -> float:
-        raise ZeroDivisionError("no words")
+        raise ZeroDivisionError("nought")
 
     given = {**pump.LIVE, "metric": broken, "direction": "maximize", "workers": 1}
-    with pytest.raises(AutoselectError, match="ZeroDivisionError: no words") as refusal:
+    with pytest.raises(AutoselectError, match="ZeroDivisionError: nought") as refusal:
         autoselect.check(**given)
-    with pytest.raises(type(refusal.value), match="ZeroDivisionError: no words"):
+    with pytest.raises(type(refusal.value), match="ZeroDivisionError: nought"):
         autoselect.search(**given, trials=4, output=tmp_path / "run", progress=False)
 
 

@@ -39,7 +39,7 @@ def values(rows: pd.DataFrame) -> dict[str, tuple[float, ...]]:
 
 
 def members(run: autoselect.Run) -> set[str]:
-    """Fingerprints of the recipes of a front, had their models the inputs and outputs of the first run."""
+    """Fingerprints of the recipes of a front, with the inputs and outputs of the first run."""
     files = [run.model_path(str(one)).with_name(f"{one}.recipe.json") for one in run.front["id"]]
     return {replace(Recipe.from_json(file.read_text()), io_type="float32").fingerprint for file in files}
 

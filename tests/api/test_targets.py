@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import pump
 import pytest
 
 import autoselect
+from autoselect.api.reporting import recovered
 from autoselect.errors import AutoselectError, UsageError
 from autoselect.runs.folder import RunFolder
 from autoselect.study.recording.kept_case import kept_units
@@ -147,3 +149,6 @@ def test_a_chip_on_which_float_costs_as_little_as_integers_gets_the_float_model(
     own = run.front.set_index("id").loc[run.picks["recommended"]]
     assert [own[key] for key in ("drop", "drop_bound", "heldout_drop_low", "heldout_drop_high")] == [0.0] * 4
     assert run.picks["accurate"] == run.picks["recommended"]
+    killed = shutil.copytree(run.directory, tmp_path / "killed")
+    (killed / "summary.json").unlink()
+    assert recovered(killed).picks["recommended"] == run.picks["recommended"]

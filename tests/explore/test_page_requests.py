@@ -209,7 +209,7 @@ MISTAKES: dict[str, tuple[str, Any, str]] = {
     "unknown key": ("/api/ask", {"change": {}}, "change: "),
     "no list": ("/api/ask", {"changes": {"deny": "SOFTMAX"}}, "changes.deny: "),
     "no recipe": ("/api/ask", {"from": {"nodes": []}}, "from: "),
-    "truth for a start": ("/api/ask", {"from": True}, "from: "),
+    "truth for a start": ("/api/ask", {"from": True}, "from."),
     "truth for trials": ("/api/jobs", {"kind": "search", "trials": True}, "trials: "),
     "no goal": ("/api/cheapest", {"from": "int8"}, "goal: "),
     "unknown goal": ("/api/cheapest", {"goal": "speed"}, "goal: "),

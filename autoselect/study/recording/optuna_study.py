@@ -307,14 +307,11 @@ def read_records(path: Path) -> list[TrialRecord]:
 
 
 def is_behind(folder: RunFolder) -> bool:
-    """Whether ``study.journal`` holds fewer trials than ``summary.json`` counts: then a part of the journal is lost.
-
-    Raises:
-        RunFolderError: If the summary is there, and damaged.
-    """
-    if not folder.summary.exists():
+    """Whether ``study.journal`` holds fewer trials than ``summary.json`` counts: then a part of the journal is lost."""
+    try:
+        counts = read_json(folder.summary, missing="").get("counts")
+    except RunFolderError:
         return False
-    counts = read_json(folder.summary, missing="").get("counts")
     told = counts.get("trials") if isinstance(counts, dict) else None
     return isinstance(told, int) and len(read_records(folder.study)) < told
 
@@ -323,7 +320,7 @@ def refuse_behind(folder: RunFolder) -> None:
     """Refuse a run that has lost a part of its journal.
 
     Raises:
-        RunFolderError: As :func:`is_behind`, or if it is so.
+        RunFolderError: If it has.
     """
     if is_behind(folder):
         raise RunFolderError(

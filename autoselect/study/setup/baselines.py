@@ -56,7 +56,8 @@ def baselines(
         template: What the search's recipes have in common.
         helpful: The sets of repairs that the search chooses between, by the kind of nodes that they helped; by default
             all candidates have those of the template.
-        with_float: Whether all nodes in float is one of them: for chips that may run float ops.
+        with_float: Whether all nodes in float is one of them: for chips that may run float ops, and where no candidate
+            costs less than float.
     """
     nothing, everything = frozenset[str](), frozenset(n.name for n in layers.nodes)
 
