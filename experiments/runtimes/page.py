@@ -49,8 +49,8 @@ def kernels() -> str:
                 answers,
             ]
         )
-    head = ["model", "samples", "kernels", "score with XNNPACK", "score", "loss (95 %)", "other outputs", "other answers"]
-    return table(head, rows)
+    scored = ["score with XNNPACK", "score", "loss (95 %)"]
+    return table(["model", "samples", "kernels", *scored, "other outputs", "other answers"], rows)
 
 
 def most_of_other_answers() -> str:
