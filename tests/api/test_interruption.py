@@ -279,7 +279,7 @@ def evaluator(calls: Path, *, dies_at: int, hangs_at: int) -> Callable[[Any], fl
     def evaluate(runner: Any) -> float:
         number = call_number()
         if number == dies_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSEGV)
         if number == hangs_at:
             time.sleep(600)
         return float(runner(pump.SEARCH[0][:1])["output_0"].max())
@@ -305,7 +305,7 @@ def test_a_candidate_that_dies_or_hangs_costs_its_own_trial_only(tmp_path: Path)
     failed = run.trials[run.trials["state"] == "failed"]
     assert len(failed) == 2
     dead, hung = sorted(failed["error"], key=lambda text: "time limit" in text)
-    assert dead == death_notice(-signal.SIGKILL)
+    assert dead == death_notice(-signal.SIGSEGV)
     assert hung == TOOK_TOO_LONG
     assert failed["recipe"].notna().all()
     assert (run.status, len(run.trials)) == ("complete", 10)

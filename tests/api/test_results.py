@@ -18,7 +18,7 @@ import autoselect
 from autoselect.domain.words import counted
 from autoselect.report.card import card_of
 
-LONGEST = 2 * 160
+LONGEST = 2 * 180
 """Characters of two lines of a notebook."""
 
 
