@@ -29,11 +29,11 @@ _Judged = list[tuple[str, Range, np.ndarray]]
 
 @dataclass(frozen=True, slots=True)
 class UnlikeRanges:
-    """What to say of values on search samples, or in the runs of an evaluator, and the ranges of calibration.
+    """Parts of sentences on inputs and outputs of the float model whose values do not fit their calibrated ranges.
 
     Attributes:
-        clipped: Of each input and output that leaves its range.
-        unfilled: Of each input that takes little of its range.
+        clipped: One for each input or output with values beyond its range.
+        unfilled: One for each input whose values fill less than a tenth of its range.
     """
 
     clipped: tuple[str, ...] = ()
@@ -43,8 +43,12 @@ class UnlikeRanges:
 def unlike_ranges(root: Path) -> UnlikeRanges:
     """Compare the values of inputs and outputs with the ranges that calibration gave them.
 
-    Outputs with a scale that is fixed anyway are not judged, nor inputs that no integer op reads. Without kept float
-    outputs nothing is known of these, and nothing at all before an evaluator has run the float model.
+    The values are those on search samples or, with an evaluator, those of its runs; before it has run the float model
+    nothing is found. Not judged are outputs whose scale their op prescribes, inputs that no integer op can read, and
+    outputs if the float model's were not kept.
+
+    Args:
+        root: Folder of the case.
     """
     case = open_case(root)
     held_inputs, held_outputs = _held(case.prepared.calibrated.file.model)

@@ -48,14 +48,15 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
 
 
 def _is_float(case: OpenCase, sha256: str) -> bool:
-    """Whether a candidate is the float model: without integer levels it differs from that by rounding at most.
+    """Whether all ops of a candidate's file are float, so that it differs from the float model by rounding at most.
 
-    The file says it, as its recipe and closeness do in :func:`autoselect.runs.records.with_float_known`.
+    False if the file is not here, and if the target's compiler decides: such a chip may compute float ops in float16.
+    Of a trial :meth:`autoselect.runs.records.TrialRecord.known_scores` finds out the same from recipe and outputs.
     """
-    path = case.files.candidate(sha256)
     if sha256 == FLOAT:
         return True
-    if not path.exists():  # Only a worker elsewhere has it.
+    path = case.files.candidate(sha256)
+    if case.target.asks_compiler or not path.exists():  # A worker elsewhere may have the file.
         return False
     graph = reader.read_graph(fb.parse(path.read_bytes()))
     return all(op.kind in (OpKind.FLOAT, OpKind.NEUTRAL) for op in graph.ops)

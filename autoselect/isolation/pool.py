@@ -88,8 +88,9 @@ class WorkerPool:
     """Worker processes that outlive their jobs and are replaced when they die, at work or not.
 
     Processes start fresh (never forked, and without importing the caller's main module), ignore Ctrl-C, which
-    belongs to the parent, and write whatever native libraries print to a log file. SIGKILL comes from outside, as from
-    a system that is out of memory for a moment. So a job that ends by it is begun once more, and the log says so.
+    belongs to the parent, and write whatever native libraries print to a log file. A worker that dies of SIGKILL was
+    most likely killed by the system for lack of memory, which may have passed. So its job is begun once more, and the
+    log file says so. A second SIGKILL, and any other death, is the job's failure.
     """
 
     def __init__(self, workers: int, *, log: Path, warm_up: Callable[[], object] | None = None) -> None:
@@ -174,7 +175,7 @@ class WorkerPool:
         handed.add_done_callback(partial(self._take, job))
 
     def _begin_again(self, job: _Job) -> bool:
-        """Hand a job over a second time; whether that could be done."""
+        """Hand over once more the job of a worker that was killed; False if the pool is closed, broken or stopping."""
         # Who holds the lock for longer stops the pool, and waits for the thread that runs this.
         if not self._lock.acquire(timeout=1.0):
             return False

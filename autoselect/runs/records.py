@@ -178,9 +178,10 @@ class TrialRecord:
         return found.sha256[:10] if found else ""
 
     def known_scores(self, nodes: Sequence[str]) -> Scores | None:
-        """Its scores; if it is the float model, with the bound that is known of that: see :func:`with_float_known`.
+        """The trial's scores, None if it has none; an all-float candidate's have the bound of :func:`with_float_known`.
 
-        It is one if all its nodes are in float, and its outputs differ from float's by rounding at most.
+        A candidate is all-float if its recipe has all of ``nodes`` in float, and its outputs are more than 100 dB close
+        to the float model's, which leaves room for rounding alone.
         """
         scores, recipe = self.scores, self.recipe
         # Rounding of float32 leaves outputs 130 dB or more from each other's.
@@ -207,13 +208,14 @@ def distinct(records: Iterable[TrialRecord]) -> list[TrialRecord]:
 
 
 def with_float_known(records: Iterable[TrialRecord], nodes: Sequence[str]) -> list[TrialRecord]:
-    """The records; a candidate that is the float model loses on other samples what it lost on these, nearly always 0.
+    """The records in their order; the bound on the drop of an all-float candidate is its drop on these samples.
 
-    Samples alone would leave it as likely to lose something as any model that was not seen to differ.
+    Such a candidate computes what the float model computes, so that other samples bring no further loss. By the samples
+    alone it could lose as much as a quantized model that was not seen to differ from float.
 
     Args:
-        records: Of a search.
-        nodes: Names of all nodes that quantization treats as one each; none if they are not known.
+        records: Trials of a search.
+        nodes: Names of all nodes of the model. If there are none, no candidate counts as all-float.
     """
     return [replace(record, scores=record.known_scores(nodes)) for record in records]
 

@@ -207,8 +207,7 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
     # A Keras 3 model given to the converter directly keeps its weights as variables; exported, they are constants.
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
         knows_inputs = bool(getattr(model, "inputs", None))
-        needs_own = wishes.shapes or recurrent.layers_of(model, is_tf_keras=False) or _trains_by_default(model)
-        if not (knows_inputs and needs_own):
+        if not (knows_inputs and _needs_fixed_export(model, wishes)):
             try:
                 model.export(folder, format="tf_saved_model", verbose=False)
             except ValueError as exc:
@@ -222,6 +221,10 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
         # layers that alter pictures at random: its export does not say that the model is not trained.
         _export_fixed(model, folder, wishes)
         return from_saved_model(Path(folder)).content
+
+
+def _needs_fixed_export(model: Any, wishes: Wishes) -> bool:
+    return bool(wishes.shapes or recurrent.layers_of(model, is_tf_keras=False)) or _trains_by_default(model)
 
 
 def _trains_by_default(model: Any) -> bool:

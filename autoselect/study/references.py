@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +20,7 @@ from autoselect.domain.words import asked, listed, said
 from autoselect.errors import PreparationError, RunFolderError, TargetRefusal, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
+from autoselect.runs.records import TrialRecord, with_float_known
 from autoselect.scoring.target_file import read_target
 from autoselect.study.yardstick import Yardstick
 
@@ -96,6 +97,19 @@ def other_score(before: float, now: float, metric: str, settings: Settled) -> tu
     return (message,)
 
 
+def float_known(records: Sequence[TrialRecord], nodes: Sequence[str], settings: Settled) -> list[TrialRecord]:
+    """The records, in which an all-float candidate has the bound that :func:`with_float_known` gives it.
+
+    If the target's compiler decides, records are as they were: such a chip may compute float ops in float16.
+
+    Args:
+        records: Of a search.
+        nodes: Names of all nodes of the model; none if they are not known.
+        settings: Of the search.
+    """
+    return [*records] if read_target(settings.target).asks_compiler else with_float_known(records, nodes)
+
+
 def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]:
     """Warnings of inputs and outputs whose values and calibrated ranges are unlike, on search samples or evaluated."""
     try:
@@ -104,16 +118,14 @@ def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]
         return ()
     warnings = []
     if found.clipped:
-        said_of = f"Values leave the ranges that calibration saw, and integers cut them off: {listed(found.clipped)}."
         remedy = (
             "Bring more calibration samples, from the same source as those that are scored, and prepare them alike."
         )
         if settings.has_evaluator and not settings.feedback:
-            remedy += (
-                " If the model has a state, bring consecutive steps. If an output is fed back as an input, say so "
-            )
-            remedy += "with --feedback."
-        warnings.append(f"{said_of} {remedy}")
+            state = "If the model has a state, bring consecutive steps."
+            remedy = f"{remedy} {state} If an output is fed back as an input, say so with --feedback."
+        cut_off = f"Values leave the ranges that calibration saw, and integers cut them off: {listed(found.clipped)}."
+        warnings.append(f"{cut_off} {remedy}")
     if found.unfilled:
         warnings.append(
             "Values fill little of the ranges that calibration saw, so that integers are coarse: "

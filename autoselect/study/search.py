@@ -27,7 +27,7 @@ from autoselect.isolation.pool import result_of
 from autoselect.runs.cache import why_unkept
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, read_json
-from autoselect.runs.records import TrialRecord, own_trials, scores_of, with_float_known
+from autoselect.runs.records import TrialRecord, own_trials, scores_of
 from autoselect.scoring.evaluate import takes
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
@@ -317,7 +317,8 @@ class _Search:
             problem=self.problem,
             seconds=self.clock.seconds,
         )
-        records = with_float_known(self.study.records(), [node.name for node in self.case.layers.nodes])
+        nodes = [node.name for node in self.case.layers.nodes]
+        records = references.float_known(self.study.records(), nodes, self.settings)
         return finish.write(records, self.float_model, pool, self.clock, ended_early=ended_early)
 
     def _restore_kept(self, pool: Workers) -> None:
@@ -361,9 +362,13 @@ class _Search:
         return stop_of(self.request, self.yardstick, self.case.files.root, self.pool, self.study, self.problem)
 
     def _baselines(self, *, are_whole_known: bool = False) -> list[Baseline]:
-        """Baselines that the target can run (no all-DRQ model without hybrid kernels), and members of other runs.
+        """The baselines that the target can run, and the front members of other runs that are merged.
 
-        Once the whole models are scored, the float model's own form is one too if none of them costs less.
+        A target without hybrid kernels cannot run the all-DRQ model.
+
+        Args:
+            are_whole_known: True once the whole models are scored. The candidate with all nodes in float is then a
+                baseline if no scored candidate has a lower penalty than float.
         """
         target, template, sets = read_target(self.settings.target), self.settings.template, self.settings.repairs.sets
         with_float = target.asks_compiler or (are_whole_known and self._nothing_is_cheaper())
@@ -375,14 +380,14 @@ class _Search:
         return [b for b in models if target.runs_hybrid or b.recipe.fallback != "drq"] + members
 
     def _nothing_is_cheaper(self) -> bool:
-        """Whether candidates are scored, and each costs the target as much as float or more: then float may be best."""
+        """Whether a candidate is scored, and none has a lower penalty than float: then float may be best."""
         penalties = [scores.penalty for scores in scores_of(self.study.records())]
         everything = frozenset(node.name for node in self.case.layers.nodes)
         may_be_float = self.space.pin(everything) == everything
         return may_be_float and bool(penalties) and min(penalties) >= self._penalty_of_float()
 
     def _penalty_of_float(self) -> float:
-        """Penalty of the float model, or of the candidate with all nodes in float if that is known to cost less."""
+        """Penalty of the float model, or of the candidate with all nodes in float if the forecast of that is lower."""
         own = self.yardstick.float_penalty
         if self.problem is None:
             return own

@@ -9,8 +9,10 @@ import pytest
 from reviewing import Reviewed
 from settling import settled
 
+from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
-from autoselect.study.references import Reference, clipping_of, types_of, warnings_of, yardstick_of
+from autoselect.runs.records import Scores, TrialRecord
+from autoselect.study.references import Reference, clipping_of, float_known, types_of, warnings_of, yardstick_of
 
 FLOAT = Reference(name="float", sha256="float", metric=0.115, size_bytes=100, penalty=80.0)
 
@@ -68,3 +70,17 @@ def test_half_a_point_counts_where_penalties_are_points_and_every_difference_els
     reference = Reference(name="float", sha256="float", metric=0.9, size_bytes=100, penalty=penalty)
     yardstick = yardstick_of(reference, "accuracy", "maximize", settled(target=target))
     assert yardstick.steps(1.0)["penalty"] == least
+
+
+@pytest.mark.parametrize(
+    ("target", "bound"), [("integer-only", 0.0), ("qualcomm-sm8750", 0.05)], ids=["float32", "perhaps float16"]
+)
+def test_an_all_float_candidate_loses_nothing_where_float_ops_compute_in_float32(target: str, bound: float) -> None:
+    known: dict[str, Any] = dict.fromkeys(Scores.__dataclass_fields__, 0)
+    scores = Scores(**{**known, "fallbacks": {}, "sqnr_db": 200.0, "metric": 0.9, "drop": 0.0, "drop_bound": 0.05})
+    nodes = ["conv", "dense"]
+    recipes = [Recipe(denylisted_nodes=frozenset(kept), fallback="float") for kept in (nodes, nodes[:1])]
+    records = [TrialRecord(number=i, origin="user", recipe=r, scores=scores) for i, r in enumerate(recipes)]
+    found = float_known(records, nodes, settled(target=target))
+    assert [r.scores.drop_bound for r in found if r.scores] == [bound, 0.05]
+    assert float_known(records, [], settled(target=target)) == records

@@ -16,7 +16,6 @@ from autoselect.domain.quantities import objectives_of
 from autoselect.errors import RunFolderError
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, nodes_of, read_json
-from autoselect.runs.records import with_float_known
 from autoselect.study import references
 from autoselect.study.finishing.finish import Finish
 from autoselect.study.recording.optuna_study import SearchStudy, read_records
@@ -44,7 +43,8 @@ def recover(folder: RunFolder) -> bool:
         settings = settled_of(manifest)
         metric = manifest["metric"]
         objectives = objectives_of(settings.objectives, metric["name"], metric["direction"])
-        records = with_float_known(SearchStudy(folder.study, objectives).records(), nodes_of(folder.layer_statistics))
+        nodes = nodes_of(folder.layer_statistics)
+        records = references.float_known(SearchStudy(folder.study, objectives).records(), nodes, settings)
         if not folder.layer_statistics.exists():
             write_table(folder.layer_statistics, COLUMNS, ())
         _finish(folder, manifest, settings, objectives).write(records, _float_model(folder, manifest), None, ignore)
