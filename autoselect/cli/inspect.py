@@ -83,7 +83,7 @@ def inspect(
             direction=direction,
             reference=reference,
             output=output,
-            target=target or "integer-only",
+            target="integer-only" if target is None else target,
             **in_python(SearchSettings, settings),
         )
     if as_json:

@@ -46,6 +46,11 @@ def invoke(*args: object) -> Any:
     return CliRunner().invoke(app, ["inspect", *map(str, args)], prog_name="autoselect")
 
 
+def test_an_empty_target_is_not_the_default_one(folder: Path) -> None:
+    done = invoke(folder / "mixed.tflite", "--target", "")
+    assert (done.exit_code, done.stdout) == (2, "")
+
+
 def test_where_ops_run_on_a_target(folder: Path) -> None:
     """Of the mixed model: int8 runs on the accelerator, the rest on the host, and the parts of the cost add up."""
     done = invoke(folder / "mixed.tflite", "--target", "ethos-u55-128")

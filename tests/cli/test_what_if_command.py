@@ -99,6 +99,7 @@ def test_a_score_is_told_in_words(folder: Path) -> None:
         (["--deny", "softmix"], 2, "Did you mean 'SOFTMAX'"),
         (["--from", "nobody"], 2, "no candidate 'nobody'"),
         (["--target", "nothing"], 2, "no target 'nothing'"),
+        (["--target", ""], 2, "Target ''"),
         (["--repairs", "polish"], 2, "repairs: expected one of"),
         (["--repairs", "none", "--repairs", "bias"], 2, "none takes no repair at all"),
     ],

@@ -163,7 +163,7 @@ class Workshop:
             RunFolderError: If it is that of the run, and its profile has changed since.
             PreparationError: If its compiler fails on the whole models.
         """
-        name = lasting_target(target) if target else self.settings.target
+        name = lasting_target(target) if target is not None else self.settings.target
         if name not in self._places:
             self._places[name] = self._opened(name)
         return self._places[name]
