@@ -87,11 +87,21 @@ def lost_at_most(drop: float, metric: str) -> str:
     return f"loses at most {text}" if _is_lost(metric) else f"is at most {text} worse"
 
 
-def asked(drop: float, metric: str) -> str:
-    """The limit of a drop in words: ``the limit is 1.0 point``, ``... a gain of 0.5 points``, ``... 20 dB``."""
+def asked(drop: float, metric: str, *, missed_by: float | None = None) -> str:
+    """The limit of a drop in words: ``the limit is 1.0 point``, ``... a gain of 0.5 points``, ``... 20 dB``.
+
+    Args:
+        drop: The limit.
+        metric: What the drop is of.
+        missed_by: A drop beyond the limit. If it sounds like the limit, that is told: ``..., slightly less``.
+    """
     if metric == CLOSENESS:
-        return f"the limit is {_FLOAT_DB - drop:.3g} dB"
-    return f"the limit is {'a gain of ' if drop < 0.0 else ''}{amount(drop, metric)}"
+        text = f"the limit is {_FLOAT_DB - drop:.3g} dB"
+    else:
+        text = f"the limit is {'a gain of ' if drop < 0.0 else ''}{amount(drop, metric)}"
+    if missed_by is None or asked(missed_by, metric) != text:
+        return text
+    return f"{text}, slightly {'more' if metric == CLOSENESS or drop < 0.0 else 'less'}"
 
 
 def within(drop: float, metric: str) -> str:

@@ -34,6 +34,8 @@ def test_closeness_is_said_as_it_is(reviewed: Reviewed) -> None:
 def test_bounds_and_limits_in_words(reviewed: Reviewed) -> None:
     bounds = [(0.012, "accuracy"), (-0.012, "accuracy"), (1e-6, "accuracy"), (0.2, "kl_divergence")]
     limits = [words.asked(drop, "accuracy") for drop in (0.01, -0.01)]
+    limits += [words.asked(0.015, "accuracy", missed_by=drop) for drop in (0.01517, 0.02)]
+    limits += [words.asked(180.0, "sqnr_db", missed_by=180.01), words.asked(-0.005, "accuracy", missed_by=-0.0049)]
     reviewed("bounds and a limit", [*(words.lost_at_most(*bound) for bound in bounds), *limits])
 
 

@@ -105,6 +105,7 @@ KINDS: dict[str, tuple[certainty.Confidence | None, dict[str, Heldout], dict[str
         {},
     ),
     "the samples cannot show it": (UNSURE, HELDOUT, {}),
+    "the limit is missed by a hair": (replace(UNSURE, bound=0.0102, surer=SURER), HELDOUT, {}),
     "nothing was scored": (None, {}, {}),
     "only float is a better trade, and there are more samples than would show it": (
         replace(UNSURE, chance_to_break=1.0, float_is_better=True, samples_needed=3),

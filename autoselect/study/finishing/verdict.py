@@ -315,6 +315,7 @@ def _sure(found: Findings, confidence: Confidence) -> str:
     what, least = "the recommended model keeps the limit: it", confidence.bound
     if confidence.surer is None:
         what, least = "any model keeps the limit: the best", confidence.least_bound
+    limit = asked(found.yardstick.allowed_drop, found.metric, missed_by=least)
     shown = f"The {samples} cannot show that {what} {lost_at_most(least, found.metric)} with 95 % confidence; {limit}."
     trade = f"and is the best trade between that chance and what a model {found.costs}"
     trade += "; only the float model is a better one" if confidence.float_is_better else ""
