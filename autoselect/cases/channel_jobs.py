@@ -1,4 +1,4 @@
-"""How close groups of an output's channels are to the float model's, and the samples that a mean hides; worker side."""
+"""How close what a score hides is to float's: channels, unscored outputs and the worst samples; worker side."""
 
 from __future__ import annotations
 
@@ -88,6 +88,25 @@ def closeness_of_groups(root: Path, runner: Running, samples: str, rows: Sequenc
             near = _decibels([powers(group.part(ours), group.part(theirs)) for ours, theirs in pairs])
             closeness.append(GroupCloseness(output=key, channels=str(group), sqnr_db=near, whole_db=whole))
     return closeness
+
+
+def unscored_closeness(root: Path, sha256: str) -> dict[str, float]:
+    """How close a candidate's outputs that the metric does not score are to float's, in decibels by output.
+
+    Raises:
+        ScoreError: If the interpreter refuses a model.
+    """
+    case = open_case(root)
+    rows = spread_rows(len(case.samples("calibration")), _SAMPLES)
+    expected = float_outputs(root, "calibration", tuple(rows))
+    unscored = [] if not expected else [key for key in expected[0] if key not in case.scored(expected[0])]
+    if not unscored:
+        return {}
+    outputs = outputs_of(case.runner(sha256).go_on, samples_of(case, "calibration", rows))
+    return {
+        key: _decibels([powers(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)])
+        for key in unscored
+    }
 
 
 def tail(root: Path, sha256: str) -> Tail | None:

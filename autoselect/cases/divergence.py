@@ -1,10 +1,10 @@
-"""How far outputs are from the float model's, on a few samples; worker side."""
+"""How far the outputs that are scored are from the float model's, on a few samples; worker side."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,13 @@ from autoselect.cases.scoring_samples import PARTS
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Rule
 from autoselect.isolation.worker import kept
-from autoselect.scoring.channel_groups import ChannelGroup, channel_groups, power_shares, some_samples
+from autoselect.scoring.channel_groups import (
+    ChannelGroup,
+    channel_groups,
+    fewest_samples,
+    power_shares,
+    some_samples,
+)
 from autoselect.scoring.metric_base import in_reals
 from autoselect.tflite import wide_kernels
 from autoselect.tflite.runner import Outputs, Runner, Running
@@ -104,9 +110,10 @@ def look_at_each(
             :func:`log_prices`. They stop together once the rows until then show beyond doubt that they have not. None
             lets all run on all rows.
     """
-    case, expected = open_case(root), float_outputs(root, samples, tuple(rows))
+    case = open_case(root)
+    expected = expected_of(case, samples, rows)
     contents = [case.builder.content(Recipe.from_json(recipe)) for recipe in recipes]
-    runners, groups = [Runner(wide_kernels.quick(content)) for content in contents], groups_of(expected)
+    runners = [Runner(wide_kernels.quick(content)) for content in contents]
     store, runs = case.samples(samples), [run_of(runner, samples) for runner in runners]
     found = np.full((len(recipes), len(rows)), np.nan)
     done = list[int]()
@@ -114,7 +121,8 @@ def look_at_each(
     for places in _looks(len(rows)) if in_parts else [range(len(rows))]:
         for place in places:
             sample = store.inputs(rows[place])
-            found[:, place] = [_noise_to_signal(run(sample), expected[place], groups) for run in runs]
+            theirs = expected.outputs[place]
+            found[:, place] = [_noise_to_signal(run(sample), theirs, expected.groups) for run in runs]
         done = sorted([*done, *places])
         looked = [
             Looked(
@@ -171,14 +179,15 @@ def error_shares(root: Path, recipe: str, samples: str, rows: Sequence[int], wit
     case = open_case(root)
     runner = Runner(wide_kernels.quick(case.builder.content(Recipe.from_json(recipe))))
     rows = sorted(rows) if runner.has_steps else rows
-    expected = float_outputs(root, samples, tuple(rows))
-    return _shares(run_of(runner, samples), samples_of(case, samples, rows), expected, within)
+    expected = expected_of(case, samples, rows)
+    return expected.shares(run_of(runner, samples), samples_of(case, samples, rows), within)
 
 
 def shares_of_error(root: Path, content: bytes, rows: Sequence[int]) -> list[float]:
     """The shares of error of any model of the case's interface on calibration samples, see :class:`Looked`."""
-    expected = float_outputs(root, "calibration", tuple(rows))
-    return _shares(Runner(content).go_on, samples_of(open_case(root), "calibration", rows), expected)
+    case = open_case(root)
+    expected = expected_of(case, "calibration", rows)
+    return expected.shares(Runner(content).go_on, samples_of(case, "calibration", rows))
 
 
 def closeness(case: OpenCase, runner: Running) -> np.ndarray:
@@ -191,9 +200,8 @@ def closeness(case: OpenCase, runner: Running) -> np.ndarray:
     """
     store = case.samples("calibration")
     rows = spread_rows(len(store), _CLOSENESS_SAMPLES)
-    expected = float_outputs(case.files.root, "calibration", tuple(rows))
     runner.reset()
-    shares = _shares(runner.go_on, samples_of(case, "calibration", rows), expected)
+    shares = expected_of(case, "calibration", rows).shares(runner.go_on, samples_of(case, "calibration", rows))
     return decibels_of(np.reshape(shares, (-1, 1)))
 
 
@@ -231,12 +239,12 @@ def on_kernels(root: Path, sha256: str, is_chosen: bool) -> OnKernels | None:
     rows = spread_rows(len(store), _samples_on_kernels(macs) if is_chosen else _FEWEST_ON_KERNELS)
     outputs = outputs_of(case.runner(sha256, shipped=True).go_on, samples_of(case, "calibration", rows))
     stood_in = outputs_of(case.runner(sha256).go_on, samples_of(case, "calibration", rows))
-    expected = float_outputs(root, "calibration", tuple(rows))
+    expected = expected_of(case, "calibration", rows)
     return OnKernels(
         samples=len(rows),
-        sqnr_db=_decibels(stood_in, outputs),
-        to_float_db=_decibels(outputs, expected),
-        stood_in_to_float_db=_decibels(stood_in, expected),
+        sqnr_db=replace(expected, outputs=[case.scored(sample) for sample in outputs]).decibels(stood_in),
+        to_float_db=expected.decibels(outputs),
+        stood_in_to_float_db=expected.decibels(stood_in),
     )
 
 
@@ -248,12 +256,6 @@ def runs_on_kernels(members: int, macs: int) -> int:
 def _samples_on_kernels(macs: int) -> int:
     # About six seconds of LiteRT's 16-bit convolutions.
     return max(min(3_000_000_000 // macs, _CLOSENESS_SAMPLES), _FEWEST_ON_KERNELS)
-
-
-def _decibels(outputs: Sequence[Outputs], expected: Sequence[Outputs]) -> float:
-    groups = groups_of(expected)
-    shares = [_noise_to_signal(ours, theirs, groups) for ours, theirs in zip(outputs, expected, strict=True)]
-    return -10.0 * math.log10(max(float(np.nanmean(shares)), _NOTHING)) if shares else math.nan
 
 
 def outputs_of(runner: Run, inputs: Iterable[Mapping[str, np.ndarray]]) -> list[Outputs]:
@@ -269,18 +271,6 @@ def spread_rows(count: int, most: int) -> list[int]:
     if count <= most:
         return list(range(count))
     return sorted(np.random.default_rng(0).choice(count, most, replace=False).tolist())
-
-
-def _shares(
-    runner: Run, inputs: Iterable[Mapping[str, np.ndarray]], expected: Sequence[Outputs], within: float = 0.0
-) -> list[float]:
-    groups, shares = groups_of(expected), list[float]()
-    for sample, theirs in zip(inputs, expected, strict=True):
-        ratio = _noise_to_signal(runner(sample), theirs, groups)
-        shares += [ratio] if np.isfinite(ratio) else []
-        if within and _is_known(shares, within):
-            break
-    return shares
 
 
 def _is_known(values: Sequence[float], within: float) -> bool:
@@ -303,6 +293,45 @@ def groups_of(outputs: Sequence[Outputs]) -> dict[str, tuple[ChannelGroup, ...]]
     return {
         key: channel_groups(np.stack([in_reals(sample[key]) for sample in outputs[few]])) for key, few in some.items()
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the float model gives for some samples, of the outputs that count, and the groups of their channels."""
+
+    outputs: Sequence[Outputs]
+    groups: Mapping[str, tuple[ChannelGroup, ...]] = field(default_factory=dict)
+
+    def shares(self, runner: Run, inputs: Iterable[Mapping[str, np.ndarray]], within: float = 0.0) -> list[float]:
+        """The shares of error of a model on these samples, see :class:`Looked`, until their mean is known."""
+        shares = list[float]()
+        for sample, theirs in zip(inputs, self.outputs, strict=True):
+            ratio = _noise_to_signal(runner(sample), theirs, self.groups)
+            shares += [ratio] if np.isfinite(ratio) else []
+            if within and _is_known(shares, within):
+                break
+        return shares
+
+    def decibels(self, outputs: Sequence[Outputs]) -> float:
+        """How far the outputs of a model are, in decibels of the mean share of error; at most 200."""
+        pairs = zip(outputs, self.outputs, strict=True)
+        shares = [_noise_to_signal(ours, theirs, self.groups) for ours, theirs in pairs]
+        return -10.0 * math.log10(max(float(np.nanmean(shares)), _NOTHING)) if shares else math.nan
+
+
+def expected_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Expected:
+    """What the float model gives for some samples of a folder.
+
+    Groups are seen on more samples if these are too few to see any: of the channels of a vector each sample has one
+    value.
+    """
+    root = case.files.root
+    outputs = [case.scored(sample) for sample in float_outputs(root, samples, tuple(rows))]
+    seen, fewest = outputs, max(map(fewest_samples, (outputs[0] if outputs else {}).values()), default=0)
+    if len(rows) < fewest:
+        more = spread_rows(len(case.samples(samples)), fewest)
+        seen = [case.scored(sample) for sample in float_outputs(root, samples, tuple(more))]
+    return Expected(outputs=outputs, groups=groups_of(seen))
 
 
 def _noise_to_signal(outputs: Outputs, expected: Outputs, groups: Mapping[str, tuple[ChannelGroup, ...]]) -> float:

@@ -35,7 +35,7 @@ from autoselect.scoring import evaluate
 from autoselect.scoring.evaluator_parts import Judging
 from autoselect.scoring.metric_base import Metric
 from autoselect.tflite import wide_kernels
-from autoselect.tflite.runner import Runner, Running
+from autoselect.tflite.runner import Outputs, Runner, Running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +183,17 @@ class OpenCase:
             store = self.samples(split["samples"])
             self._parts[part] = store if split["indices"] is None else store.subset(split["indices"])
         return self._parts[part]
+
+    def scored(self, outputs: Outputs) -> Outputs:
+        """Of a model's outputs the one that the metric scores.
+
+        All of them if an evaluator scores, which may look at any, or nothing does. What the nodes behind another
+        output do is nothing to a metric.
+        """
+        if not outputs or not self.files.scoring.exists() or self.scoring.metric is None:
+            return outputs
+        key = self.scoring.metric.output or next(iter(outputs))
+        return {key: outputs[key]}
 
     def pairs(self, part: str = "search") -> Metric:
         """What compares rows of evidence of a part: the metric, or what the evaluator says of its rows."""

@@ -162,7 +162,7 @@ class GroupCloseness:
 
 OWN_SCALE = (
     "Give these channels an output of their own, or let the nodes at the end have 16 bits (--int16) or stay float "
-    "(--keep-float)."
+    "(--keep-float), and the outputs a type as fine (--io-type)."
 )
 """What helps channels that share a scale with far larger ones."""
 

@@ -38,7 +38,6 @@ from autoselect.study.what_if.workshop import Workshop
 
 Row = dict[str, Any]
 
-_MOST_MOVES = 8
 _HOW = "A score tells."
 _OF_NO_MODEL = frozenset({"trials", "timeout", "workers"})
 """Settings that say nothing of what candidates are made of."""
@@ -186,7 +185,7 @@ class Session:
         """
         with self._lock:
             answer = self._answer(asked)
-            moves = cheapest(moves_from(self._questions, answer), asked.goal)[:_MOST_MOVES]
+            moves = cheapest(moves_from(self._questions, answer), asked.goal)[:8]  # As many as fit beside the graph.
             return {"moves": [self._move_row(move, answer) for move in moves]}
 
     def _answer(self, asked: Question) -> WhatIf:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+_FEWEST_VALUES = 16
+"""Fewest values of a channel whose largest says something: one that is near 0 by chance would be a group."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelGroup:
@@ -56,6 +59,11 @@ def channel_groups(values: np.ndarray) -> tuple[ChannelGroup, ...]:
     return best
 
 
+def fewest_samples(output: np.ndarray) -> int:
+    """How many samples it takes to group the channels of an output of this shape, whichever axis they are along."""
+    return -(-_FEWEST_VALUES * max(output.shape, default=1) // max(output.size, 1))
+
+
 def some_samples(count: int, bytes_each: int) -> slice:
     """Which of so many samples channels are grouped by: spread over all, about 64, and fewer of large outputs."""
     most = min(max((1 << 25) // max(bytes_each, 1), 1), 64)
@@ -75,8 +83,7 @@ def short_of_steps(groups: Sequence[ChannelGroup]) -> list[tuple[ChannelGroup, f
 def _along(values: np.ndarray, axis: int) -> tuple[float, tuple[ChannelGroup, ...]]:
     """The largest gap between neighbours by size, as a factor, and the groups of this axis."""
     count = values.shape[axis]
-    # Fewest values of a channel whose largest says something: one that is near 0 by chance would be a group.
-    if count < 2 or values.size // count < 16:
+    if count < 2 or values.size // count < _FEWEST_VALUES:
         return 0.0, ()
     others = tuple(i for i in range(values.ndim) if i != axis)
     lows, highs = values.min(axis=others).astype(np.float64), values.max(axis=others).astype(np.float64)

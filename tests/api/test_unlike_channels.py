@@ -72,3 +72,41 @@ def test_a_diagnosis_names_the_group(detector: bytes, tmp_path: Path) -> None:
     [advice] = [one for one in found.advice if one.rule == "unlike_channels"]
     assert "channels 4 to 6" in advice.evidence
     assert "--int16" in advice.action
+
+
+@pytest.fixture(scope="module")
+def landmarks() -> bytes:
+    """Points as vectors, a coordinate of which is next to 0, and another output that 8 bits harm more."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(4)
+    x = given = keras.Input((ANCHORS, 8), batch_size=1, name="features")
+    for _ in range(4):
+        x = keras.layers.Dense(16, activation="relu")(x)
+    flat = keras.layers.Flatten()(x)
+    points, steep = keras.layers.Dense(9, name="points"), keras.layers.Dense(3)
+    outputs = [points(flat), keras.ops.exp(60.0 * steep(keras.layers.Dense(8, activation="relu")(flat)))]
+    kernel, bias = points.get_weights()
+    points.set_weights([kernel * np.where(np.arange(9) == 2, 1e-6, 1.0), bias])
+    return bytes(tf.lite.TFLiteConverter.from_keras_model(keras.Model(given, outputs)).convert())
+
+
+def test_the_node_that_loses_a_channel_of_the_scored_output_is_found(landmarks: bytes, tmp_path: Path) -> None:
+    """Each sample has one value of each channel, so that a probe's few samples show no groups."""
+    data = np.random.default_rng(6).normal(size=(56, ANCHORS, 8)).astype(np.float32)
+    (tmp_path / "model.tflite").write_bytes(landmarks)
+    run = autoselect.search(
+        tmp_path / "model.tflite",
+        output=tmp_path / "run",
+        calibration=data[:16],
+        evaluation=data[16:],
+        metric="sqnr_db",
+        trials=10,
+    )
+    recommended = run.front[run.front["id"] == run.picks["recommended"]].iloc[0]
+    assert run.summary["references"]["fiq"]["sqnr_db"] < 1.0
+    assert recommended["sqnr_db"] > 20.0
+    assert recommended["float_ops"] <= 2
+    [told] = [message for message in run.summary["warnings"] if "does not score" in message]
+    assert "'output_1'" in told

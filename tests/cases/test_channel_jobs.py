@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reviewing import Reviewed
 
 from autoselect.cases import channel_jobs
 from autoselect.cases.channel_jobs import Tail
@@ -43,3 +44,9 @@ def test_a_group_below_the_limit_is_told_however_close_the_whole_output_is(
 ) -> None:
     group = GroupCloseness(output="a", channels="channel 4", sqnr_db=near, whole_db=whole)
     assert bool(channels.groups_below([group], 20.0)) == told
+
+
+def test_outputs_that_are_not_scored_are_told_if_they_are_far(reviewed: Reviewed) -> None:
+    assert channels._unscored({"a": 21.0}, 20.0) == []
+    far = [channels._unscored(others, 20.0) for others in ({"a": 21.0, "b": 5.0}, {"a": 1.0, "b": 5.0})]
+    reviewed("unscored outputs that are far", [message for [message] in far])

@@ -25,7 +25,9 @@ def case(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [FLOAT[row] for row in rows])
     store = SimpleNamespace(inputs=lambda row: row)
     samples = type("Store", (), {"__len__": lambda _: 2, "inputs": lambda _, row: store.inputs(row)})()
-    return SimpleNamespace(files=SimpleNamespace(root="case"), samples=lambda name: samples)
+    return SimpleNamespace(
+        files=SimpleNamespace(root="case"), samples=lambda name: samples, scored=lambda outputs: outputs
+    )
 
 
 ROWS: dict[str, tuple[Callable[[int], dict[str, np.ndarray]], float]] = {
@@ -80,7 +82,13 @@ def test_slow_16_bit_convolutions_are_stood_in_for(monkeypatch: pytest.MonkeyPat
     expected = [Runner(prepared.calibrated.content)(sample) for sample in prepared.fed()]
     samples: Any = lambda *_: iter(prepared.fed())  # noqa: E731
     monkeypatch.setattr(wide_kernels, "WORTH_IT", 1)
-    monkeypatch.setattr(divergence, "open_case", lambda root: SimpleNamespace(builder=prepared.builder))
+    case = SimpleNamespace(
+        builder=prepared.builder,
+        files=SimpleNamespace(root=Path()),
+        samples=lambda _: expected,
+        scored=lambda outputs: outputs,
+    )
+    monkeypatch.setattr(divergence, "open_case", lambda root: case)
     monkeypatch.setattr(divergence, "samples_of", samples)
     monkeypatch.setattr(divergence, "float_outputs", lambda *_: expected)
     ran: list[bytes] = []
@@ -104,9 +112,8 @@ STEADY = {
 @pytest.mark.parametrize(("powers", "within", "count"), STEADY.values(), ids=STEADY)
 def test_a_probe_ends_when_its_mean_is_known(powers: list[float], within: float, count: int) -> None:
     left = iter(powers)
-    found = divergence._shares(
-        lambda _: {"y": np.array([1.0 + math.sqrt(next(left))])}, [{}] * 8, [{"y": np.array([1.0])}] * 8, within
-    )
+    expected = divergence.Expected(outputs=[{"y": np.array([1.0])}] * 8)
+    found = expected.shares(lambda _: {"y": np.array([1.0 + math.sqrt(next(left))])}, [{}] * 8, within)
     assert found == pytest.approx(powers[:count])
 
 
@@ -114,9 +121,15 @@ def looked_at(monkeypatch: pytest.MonkeyPatch, runner: type, samples: str, rival
     """What is seen of a candidate of this runner on 16 samples, which are their own numbers; float outputs are 1."""
     built = SimpleNamespace(content=lambda recipe: b"12345678")
     store = SimpleNamespace(inputs=lambda row: row)
+    case = SimpleNamespace(
+        builder=built,
+        files=SimpleNamespace(root=Path()),
+        samples=lambda _: store,
+        scored=lambda outputs: outputs,
+    )
     monkeypatch.setattr(divergence, "Runner", runner)
     monkeypatch.setattr(wide_kernels, "quick", lambda content: content)
-    monkeypatch.setattr(divergence, "open_case", lambda _: SimpleNamespace(builder=built, samples=lambda _: store))
+    monkeypatch.setattr(divergence, "open_case", lambda _: case)
     monkeypatch.setattr(divergence, "float_outputs", lambda root, samples, rows: [{"y": np.ones(1)}] * len(rows))
     [looked] = divergence.look_at_each(Path(), [Recipe().to_json()], samples, range(16), rivals)
     return looked

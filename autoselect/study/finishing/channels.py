@@ -1,15 +1,15 @@
-"""Warns of what the closeness of a whole output hides: groups of its channels, and the worst samples."""
+"""Warns of what a score hides: groups of an output's channels, outputs that are not scored, and the worst samples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autoselect.cases import channel_jobs
 from autoselect.cases.events import Listener, Warned
 from autoselect.cases.prepare import Case
 from autoselect.domain.findings import OWN_SCALE, GroupCloseness
 from autoselect.domain.rule import FAR_DB
-from autoselect.domain.words import CLOSENESS
+from autoselect.domain.words import CLOSENESS, listed
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.study.yardstick import Yardstick
@@ -29,10 +29,11 @@ def _messages(sha256: str, case: Case, yardstick: Yardstick, metric: str, pool: 
     limit = yardstick.float_score - yardstick.allowed_drop if metric == CLOSENESS else FAR_DB
     try:
         groups = pool.call(channel_jobs.group_closeness, case.files.root, sha256)
+        others = pool.call(channel_jobs.unscored_closeness, case.files.root, sha256)
         tail = pool.call(channel_jobs.tail, case.files.root, sha256)
     except TrialError as exc:
         return [f"How close the recommended model's channels are to float's could not be measured. {exc}"]
-    return groups_below(groups, limit) + _tail(tail, limit)
+    return groups_below(groups, limit) + _unscored(others, limit) + _tail(tail, limit)
 
 
 def groups_below(groups: Sequence[GroupCloseness], limit: float) -> list[str]:
@@ -42,6 +43,17 @@ def groups_below(groups: Sequence[GroupCloseness], limit: float) -> list[str]:
         f"ones. {OWN_SCALE}"
         for group in groups
         if group.sqnr_db < min(limit, group.whole_db)
+    ]
+
+
+def _unscored(closeness: Mapping[str, float], limit: float) -> list[str]:
+    far = [f"{key!r} ({decibels:.1f} dB)" for key, decibels in closeness.items() if decibels < limit]
+    if not far:
+        return []
+    outputs, verb = ("Output", "is") if len(far) == 1 else ("Outputs", "are")
+    return [
+        f"{outputs} {listed(far)} of the recommended model, which the metric does not score, {verb} further than "
+        f"{limit:.3g} dB from float's. --output-name scores one output, an evaluator may score all."
     ]
 
 
