@@ -88,7 +88,14 @@ def test_a_file_of_ones_own_is_read_as_it_stands(tmp_path: Path) -> None:
     assert not target.runs_hybrid
 
 
+@pytest.mark.parametrize("name", ["tflm", "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
+def test_the_end_of_an_ssd_detector_runs_on_tensorflow_lite_micro(name: str) -> None:
+    """It is a custom op, which a profile names with a prefix, so that a misspelt name is refused."""
+    assert read_target(name).host.kernels[Precision.FLOAT].runs("TFLite_Detection_PostProcess")
+
+
 WRONG = {
+    "a custom op without a name": ('["CONV_2D"]', '["custom:"]', r"accelerator\.int8\.ops\.0: .*'custom:'"),
     "unknown op": ('["CONV_2D"]', '["CONV2D"]', r"accelerator\.int8\.ops\.0: there is no TensorFlow Lite op 'CONV2D'"),
     "unknown op in a rule": ('["ADD"]', '["ADDD"]', r"reject\.0\.ops\.0: .*'ADDD'"),
     "negative cost": ("per_mac = 4.0", "per_mac = -4.0", r"host\.float\.per_mac: .*greater than or equal to 0"),
