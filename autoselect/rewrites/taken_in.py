@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autoselect.rewrites.odd_forms import BUILTIN, DENSE, INLINED, WIDE
 from autoselect.rewrites.rewriting import Rewrite
-from autoselect.rewrites.variables import FROZEN, STATES
+from autoselect.rewrites.variables import FROZEN, STATES, UNREAD
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.schema_types import Metadata
 
@@ -22,6 +22,7 @@ def _forget_metadata(model: fb.Model) -> list[Metadata]:
 TAKEN_IN: tuple[Rewrite, ...] = (
     INLINED,
     Rewrite(name="metadata forgotten", deed=_forget_metadata),
+    UNREAD,
     FROZEN,
     STATES,
     DENSE,

@@ -5,7 +5,7 @@ What a model assigns as it runs is its state, and stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from autoselect.errors import ModelError
 from autoselect.rewrites import subgraphs
@@ -96,6 +96,40 @@ def _read(model: fb.Model, graph: fb.SubGraph, key: _Key, op: fb.Operator, value
     read.buffer, read.type, read.shape, read.shapeSignature = value.buffer, value.type, value.shape, None
 
 
+def _forget_unread(model: fb.Model) -> list[fb.Operator]:
+    """Drop the calls that set up nothing but tables and variables that no op which runs looks at, in place.
+
+    Each signature of a SavedModel brings those of all others.
+    """
+    subgraphs.make_main(model, 0)
+    _, _, runs = _parted(model)
+    read = {one for graph in runs for op in graph.operators or [] if (one := _resource(model, op)) is not None}
+    dropped = []
+    for place, graph in enumerate(model.subgraphs):
+        calls = [op for op in graph.operators or [] if _sets_up_only(model, list(_started_by(model, op)), read)]
+        if calls:
+            graph.operators = [op for op in graph.operators if all(op is not call for call in calls)]
+            editing.drop_unused_tensors(model, place)
+            dropped += calls
+    subgraphs.make_main(model, 0)
+    return dropped
+
+
+def _sets_up_only(model: fb.Model, started: Iterable[int], read: Collection[object]) -> bool:
+    """Whether subgraphs, at least one, hold nothing but ops that set up what is not read."""
+    ops = [op for place in started for op in model.subgraphs[place].operators or []]
+    known = all(fb.op_type(model, op) in _SETTING | {"HASHTABLE", "HASHTABLE_IMPORT"} for op in ops)
+    return bool(ops) and known and all(_resource(model, op) not in read for op in ops)
+
+
+def _resource(model: fb.Model, op: fb.Operator) -> object:
+    """What tells the variable or table that an op gives the handle of from others; None if it gives none."""
+    if fb.op_type(model, op) == "HASHTABLE":
+        return op.builtinOptions.tableId
+    return _handle(model, op)
+
+
+UNREAD = Rewrite(name="unread tables and variables forgotten", applies=has_ops("CALL_ONCE"), deed=_forget_unread)
 FROZEN = Rewrite(
     name="variables made constants",
     applies=has_ops(*_SETTING),

@@ -15,6 +15,9 @@ from reviewing import Reviewed
 
 import autoselect
 from autoselect.errors import ModelError
+from autoselect.rewrites import subgraphs
+from autoselect.rewrites.rewriting import rewrite
+from autoselect.rewrites.taken_in import TAKEN_IN
 from autoselect.sources import loading
 from autoselect.sources.wishes import wishes_of
 from autoselect.tflite import flatbuffer as fb
@@ -122,3 +125,35 @@ def test_a_variable_without_an_initial_value_is_refused() -> None:
         graph.operators = [op for op in graph.operators if fb.op_type(model, op) != "CALL_ONCE"]
     with pytest.raises(ModelError, match="convert_variables_to_constants_v2"):
         loading.float_model(fb.serialise(model), wishes_of("infer", None))
+
+
+def test_a_table_that_only_another_signature_reads_is_not_set_up(tmp_path: Path) -> None:
+    """Vela dies of such a call, and TensorFlow Lite Micro has no tables."""
+    import tensorflow as tf
+
+    class Net(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            pairs = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([3, 4], tf.int64))
+            self.table = tf.lookup.StaticHashTable(pairs, -1)
+
+        @tf.function(input_signature=[tf.TensorSpec([1, 16], tf.float32, name="wide")])
+        def infer(self, wide: Any) -> Any:
+            return {"y": tf.tanh(wide @ INTO) @ BACK}
+
+        @tf.function(input_signature=[tf.TensorSpec([1], tf.string, name="word")])
+        def look_up(self, word: Any) -> Any:
+            return {"number": self.table.lookup(word)}
+
+    net = Net()
+    tf.saved_model.save(net, str(tmp_path), signatures={"infer": net.infer, "look_up": net.look_up})
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path), signature_keys=["infer", "look_up"])
+    model = fb.parse(content := bytes(converter.convert()))
+    subgraphs.make_main(model, next(s.subgraphIndex or 0 for s in model.signatureDefs if s.signatureKey == b"infer"))
+    assert "CALL_ONCE" in {fb.op_type(model, op) for op in model.subgraphs[0].operators}
+    found = fb.parse(loading.float_model(content, wishes_of("infer", None)).content)
+    assert {fb.op_type(found, op) for graph in found.subgraphs for op in graph.operators} == {"FULLY_CONNECTED", "TANH"}
+    read = fb.parse(content)
+    subgraphs.make_main(read, next(s.subgraphIndex or 0 for s in read.signatureDefs if s.signatureKey == b"look_up"))
+    rewrite(read, TAKEN_IN)
+    assert "CALL_ONCE" in {fb.op_type(read, op) for op in read.subgraphs[0].operators}
