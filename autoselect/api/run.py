@@ -134,8 +134,9 @@ class Run(tables.Run):
             targets: Targets, also others than that of the run, which is the default. Of several targets there are
                 further rows, of one member for all of them: the one whose worst ratio to the least expected cost on
                 each target is least.
-            allowed: Allowed drops in the metric's units; by default from 0 to 5 points and, of metrics that are no
-                shares, to 5 % of the float model's score.
+            allowed: Allowed drops in the metric's units; by default from 0 to 5 points, of ``sqnr_db`` and
+                ``kl_divergence`` to the drop that a search allows by default, and of other metrics to 5 % of the float
+                model's score.
 
         Returns:
             A row for each allowed drop with the columns of ``limits.csv``. With targets or drops of your own the rows

@@ -44,6 +44,7 @@ from autoselect.sources.wishes import wishes_of
 from autoselect.study import request
 from autoselect.study import run as study_run
 from autoselect.study.outlook import Outlook, outlook
+from autoselect.study.recording.manifest import to_merge
 from autoselect.study.recording.optuna_study import read_records
 
 NO_NODES: Mapping[str, str | Iterable[str]] = {}
@@ -169,7 +170,8 @@ def resume(
     if trials is not None:
         _refuse_smaller_total(folder, asked.settings.trials)
     by_hand = tuple(one if isinstance(one, Recipe) else read_recipe(Path(one)) for one in recipes)
-    asked = replace(asked, by_hand=by_hand, pins=Pins.of(pins))
+    members = () if by_hand else to_merge(folder.read_manifest(), read_records(folder.study))
+    asked = replace(asked, by_hand=by_hand, pins=Pins.of(pins), members=members)
     with workers_of(asked), told_to(listener, progress) as told:
         study_run.resume(asked, folder, told)
     return drawn(folder)

@@ -13,16 +13,17 @@ from autoselect.cases import prepare_jobs
 from autoselect.cases.cached import cached_folder
 from autoselect.cases.converted import Given, converted_model
 from autoselect.cases.events import Listener, StageStarted, ignore
-from autoselect.cases.feedback import fed_inputs, feed_back, with_gaps
+from autoselect.cases.feedback import fed_inputs, feed_back, question_of, with_gaps
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.prepared import PREPARED_FORMAT, Prepared, load_prepared
 from autoselect.cases.versions import content_hash, versions
+from autoselect.data.fit import OtherInputs
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
 from autoselect.domain.recipe import Quantizer
 from autoselect.domain.tensors import TensorSpec
-from autoselect.errors import PreparationError, TrialError, preparing
+from autoselect.errors import DataError, PreparationError, TrialError, preparing
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
 from autoselect.runs import cache
 from autoselect.runs.files import storage_errors, write_bytes
@@ -103,9 +104,12 @@ def start_calibration(
     listener(StageStarted(stage="data"))
     fed = fed_inputs(ingredients.feedback or {}, ends)
     signature = ingredients.wishes.signature
-    samples = representative_samples(ingredients.calibration, inputs, optional=fed, signature=signature)
-    pairs = ((with_gaps(sample, inputs), None) for sample in samples)
-    store = SampleStore.write(files.samples("calibration"), pairs, inputs)
+    try:
+        samples = representative_samples(ingredients.calibration, inputs, optional=fed, signature=signature)
+        pairs = ((with_gaps(sample, inputs), None) for sample in samples)
+        store = SampleStore.write(files.samples("calibration"), pairs, inputs)
+    except OtherInputs as exc:  # Whose state is fed back may have left it out, as it should.
+        raise DataError(f"{exc} {'' if fed else question_of(ends)}".rstrip()) from exc
     if fed:
         with preparing("Running the float model with its state fed back failed."):
             pool.call(feed_back, files.root, fed, timeout_seconds=timeout_seconds)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from autoselect.cli.console import out, print_lines, warn
+from autoselect.cli.options import command_line
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report.tables import chip_results, result_lines
 from autoselect.report.tables import frames as tables
@@ -132,7 +134,8 @@ def _next_step(run: Run) -> str:
     if run.status == "running":
         return ""
     if run.status == "interrupted":
-        return f"autoselect resume {directory}"
+        # That of a resume may have pins or recipes, which no other command would keep.
+        return command_line() if sys.argv[1:2] == ["resume"] else f"autoselect resume {directory}"
     if run.status == "nothing_feasible":
         trials = 2 * int((run.summary.get("counts") or {}).get("trials") or 0)
         return f"loosen the limits, or try more: autoselect resume {directory} --trials {trials}"

@@ -14,6 +14,10 @@ Sample = dict[str, np.ndarray]
 """One sample: each input by ``TensorSpec.key``, in the full shape of its spec (batch axis 1 included)."""
 
 
+class OtherInputs(DataError):
+    """Samples hold other inputs than the model has."""
+
+
 def fit_sample(raw: object, inputs: Sequence[TensorSpec], *, where: str) -> Iterator[Sample]:
     """Turn what a user gives as one sample into samples that a model takes.
 
@@ -73,7 +77,7 @@ def _values_by_key(raw: object, inputs: Sequence[TensorSpec], where: str) -> dic
         return _values_of_mapping(raw, inputs, where)
     values = list(raw) if isinstance(raw, (list, tuple)) else [raw]
     if len(values) != len(inputs):
-        raise DataError(
+        raise OtherInputs(
             f"{where}: expected {len(inputs)} input(s), {expected_inputs(inputs)}, got {len(values)}. "
             "Yield a list with one array per input, in this order, or a dict by name."
         )
@@ -94,7 +98,7 @@ def _values_of_mapping(raw: Mapping[Any, object], inputs: Sequence[TensorSpec], 
     found = names_by_key(raw, inputs)
     unknown = [name for name in raw if name not in found.values()]
     if unknown or len(found) < len(inputs):
-        raise DataError(
+        raise OtherInputs(
             f"{where}: expected a dict of the inputs {expected_inputs(inputs)}, got the names "
             f"{', '.join(repr(name) for name in raw) or '(none)'}. Name each input once, by its key."
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autoselect.data.fit import Sample, expected_inputs, fit_sample, names_by_key, numeric_array
+from autoselect.data.fit import OtherInputs, Sample, expected_inputs, fit_sample, names_by_key, numeric_array
 from autoselect.data.npy import iter_rows, read_header
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError, first_line
@@ -225,7 +225,7 @@ def input_stacks(
         found = {inputs[0].key: SOLE_INPUT if SOLE_INPUT in stacks else others[0]}
     if len(found) < len(inputs):
         sole = f" (or {SOLE_INPUT!r})" if len(inputs) == 1 and inputs[0].key != SOLE_INPUT else ""
-        raise DataError(
+        raise OtherInputs(
             f"{where}: expected one array of samples per input, {expected_inputs(inputs)}{sole}, got the "
             f"names {', '.join(map(repr, stacks)) or '(none)'}. Name each array after its input."
         )

@@ -45,7 +45,9 @@ class Limit:
 
 
 def allowed_drops(metric: str, float_score: float, own: float) -> tuple[float, ...]:
-    """The drops that are looked at: from 0 to 5 points or, of other metrics, to five times what is usual.
+    """The drops that are looked at: from 0 to 5 points, or to what a search of this metric allows by default.
+
+    Of a metric whose default is 1 % of the float model's score they go to 5 %.
 
     Args:
         metric: Its name.

@@ -65,8 +65,7 @@ def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, p
 
     def note(**facts: Any) -> None:
         manifest.update(facts)
-        if not request.members:  # No manifest names them, so such a search cannot go on before it has scored them.
-            folder.write_manifest(manifest)
+        folder.write_manifest(manifest)
 
     note(hashes=dict(case.hashes), counts=dict(case.counts), notes=list(case.notes))
     write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
@@ -97,8 +96,7 @@ def opened(
     folder.create()
     with folder.locked(), _discarded_unless_begun(folder):
         front_files.remove_work(folder.work)  # What a search of other ingredients left that had no manifest yet.
-        if not request.members:
-            folder.write_manifest(new_manifest(request))
+        folder.write_manifest(new_manifest(request))
         with search_pool(request, folder) as pool:
             case, settled, remarks = prepared(request, folder, pool, clock)
             yield settled, pool, *_bound(settled, case, remarks, space_file, clock)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.cases.events import Event, StageStarted
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
@@ -120,6 +123,28 @@ def test_a_member_without_a_score_is_told(
     count = len(members) + 1
     assert told.startswith(f"Member {count} of {count} of the merged runs has no score: ")
     assert "LiteRT 2.1.0 has no QUANTIZE from int8 to int16" in told
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("stage", ["calibrate", "trials"])
+def test_a_merge_that_was_stopped_goes_on(
+    stage: str, two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path
+) -> None:
+    """At each of these stages members have no score yet; nothing is proposed in their place."""
+
+    def stop(event: Event) -> None:
+        if isinstance(event, StageStarted) and event.stage == stage:
+            signal.raise_signal(signal.SIGINT)
+
+    folders, merged = [run.directory for run in two], tmp_path / "merged"
+    with contextlib.suppress(KeyboardInterrupt):
+        assert autoselect.merge(folders, output=merged, listener=stop).status == "interrupted"
+    run = autoselect.resume(merged)
+    assert run.status == "complete"
+    assert members(two[0]) | members(two[1]) <= scored(run)
+    assert all(origin.startswith("baseline:") for origin in run.trials["origin"])
+    more = autoselect.resume(merged, trials=len(run.trials) + 1)
+    assert not more.trials["origin"].iloc[-1].startswith("baseline:")
 
 
 def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, autoselect.Run]) -> None:

@@ -158,6 +158,15 @@ def test_texts_that_are_no_feedback(texts: list[str]) -> None:
         parse_feedback(texts)
 
 
+@pytest.mark.parametrize("samples", [{"x0": STEPS}, [[x] for x in STEPS]], ids=["arrays", "lists"])
+def test_who_leaves_the_state_out_is_asked_for_feedback(
+    samples: Any, tmp_path: Path, session_workers: WorkerPool
+) -> None:
+    net = zoo.from_function(lambda x, state: (x @ zoo.weights(4, 2), KEPT * state + x @ zoo.weights(4, 3)), (1, 4), (1, 3))
+    with pytest.raises(DataError, match=r"--feedback output_1=x1\.$"):
+        calibrated(net.float_model, samples, None, tmp_path, session_workers)
+
+
 def test_a_diagnosis_calibrates_with_feedback_too(model: bytes, tmp_path: Path) -> None:
     common: dict[str, Any] = {"debug_samples": 20, "figures": False, "cache": False, "workers": 1}
     at_rest = autoselect.diagnose(model, calibration=samples_at_rest, **common)

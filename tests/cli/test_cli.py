@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -239,6 +240,15 @@ def test_the_status_of_a_run_is_the_exit_code(
     done = invoke(command, *([] if command == "demo" else ["x"]), *flags)
     assert done.exit_code == code
     assert flags or words in done.stdout
+
+
+def test_who_stopped_a_pinned_resume_goes_on_with_its_pins(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.answer = made_run(tmp_path, status="interrupted")
+    args = ["resume", "my run", "--trials", "60", "--keep-float", "SOFTMAX"]
+    monkeypatch.setattr(sys, "argv", ["autoselect", *args])
+    assert f"Next: autoselect {shlex.join(args)}" in invoke(*args).stdout
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from synthetic import Synthetic, chain_of, synthetic
 
 from autoselect.domain.recipe import Recipe
-from autoselect.runs.records import TrialRecord
+from autoselect.runs.records import Partial, TrialRecord
 from autoselect.study.proposing.failures import Failures
 from autoselect.study.proposing.mask import Mask
 from autoselect.study.proposing.observations import Reader, Seen
@@ -153,3 +154,19 @@ def test_a_search_leaves_a_pair_that_fails_together(seed: int, apart: int) -> No
         dies = not mask.left_out >> 3 & 1 and mask.left_out >> (3 + apart) & 1
         seen.append(failure(made.problem, mask) if dies else made.seen(mask))
     assert 2 <= sum(s.failed for s in seen) <= 6
+
+
+@pytest.mark.parametrize("other", [{"io_type": "int8"}, {"per_channel": False}], ids=str)
+@pytest.mark.parametrize("error", ["", "It died."])
+def test_a_recipe_of_another_form_says_nothing_of_the_search(other: dict[str, Any], error: str) -> None:
+    """As one that a user brings: what its inputs lose in 8 bits is no node's fault."""
+    template = Recipe(io_type="float32")
+    measured = {"sha256": "", "samples": 5, "sqnr_db": 9.0, "size_bytes": 100, "penalty": 1.0, "drop": 0.3}
+    seconds = dict.fromkeys(("build_seconds", "score_seconds", "inference_seconds"), 0.0)
+    partial = None if error else Partial(**measured, **seconds, total=10, estimate=0.5)
+    ours = TrialRecord(number=0, origin="", recipe=template, partial=partial, error=error)
+    reader = Reader(problem=CHAIN, template=template)
+    assert reader.seen(ours) is not None
+    theirs = replace(ours, recipe=replace(template, **other))
+    assert reader.seen(theirs) is None
+    assert not reader.is_ours(replace(template, **other))

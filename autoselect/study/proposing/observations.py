@@ -76,8 +76,9 @@ class Reader:
 
     Attributes:
         problem: What the masks mean.
-        template: What the search's recipes have in common but for repairs; candidates of another fallback, or of
-            repairs that are none of the problem's sets, are no news. None takes any.
+        template: What the search's recipes have in common but for repairs; candidates of another fallback, other scales
+            of weights, other types of inputs and outputs, or repairs that are none of the problem's sets, are no news.
+            None takes any.
     """
 
     problem: Problem
@@ -89,7 +90,7 @@ class Reader:
         What a user made of parts of units says nothing of whole ones.
         """
         recipe = record.recipe
-        if recipe is None or not (record.scores or record.partial or record.error):
+        if recipe is None or not (record.scores or record.partial or record.error) or not self._has_our_form(recipe):
             return None
         if record.scores is None and record.partial is None:
             split, failing = self._split(recipe), self.problem.units_of(record.error_nodes)
@@ -119,7 +120,12 @@ class Reader:
         if self.template is None:
             return True
         alike = recipe.fallback == self.template.fallback or not left_out_of(recipe)
-        return alike and recipe.repairs in self.problem.repair_sets
+        return self._has_our_form(recipe) and alike and recipe.repairs in self.problem.repair_sets
+
+    def _has_our_form(self, recipe: Recipe) -> bool:
+        """Whether scales of weights and types of inputs and outputs are those of the search; a user's may be others."""
+        ours = self.template or recipe
+        return (recipe.per_channel, recipe.io_type) == (ours.per_channel, ours.io_type)
 
 
 def of_losses(mask: Mask, loss: float, costs: Mapping[str, float], problem: Problem) -> Seen:

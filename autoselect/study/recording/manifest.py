@@ -11,16 +11,19 @@ from typing import Any
 from autoselect.cases.prepare import Case
 from autoselect.cases.versions import DECIDE_BYTES, versions
 from autoselect.domain.pinned import NO_PINS, Pins
+from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.words import counted, listed
 from autoselect.errors import RunFolderError
 from autoselect.runs.folder import RunFolder
+from autoselect.runs.records import TrialRecord
 from autoselect.runs.typed_command import TYPED
 from autoselect.study.request import Request
 
 
 def new_manifest(request: Request) -> dict[str, Any]:
     """What is kept of a new search before anything is known of its ingredients, as plain values."""
+    merged = [json.loads(recipe.to_json()) for recipe in request.members]
     return {
         "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": TYPED.get(),
@@ -33,7 +36,15 @@ def new_manifest(request: Request) -> dict[str, Any]:
         "settings": request.kept(),
         "warnings": [],
         "notes": [],
+        **({"merged": merged} if merged else {}),
     }
+
+
+def to_merge(manifest: Mapping[str, Any], records: Sequence[TrialRecord]) -> tuple[Recipe, ...]:
+    """The front members of other runs that a merge scores; none once each has been tried, or of a search."""
+    members = [Recipe.from_json(json.dumps(one)) for one in manifest.get("merged", ())]
+    tried = {record.recipe.fingerprint for record in records if record.recipe is not None}
+    return () if tried.issuperset(one.fingerprint for one in members) else tuple(members)
 
 
 def pinned_trials(manifest: Mapping[str, Any], last: int, pins: Pins = NO_PINS) -> list[dict[str, Any]]:

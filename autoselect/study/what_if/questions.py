@@ -349,7 +349,7 @@ class Questions:
 
         Args:
             targets: That of the run by default.
-            allowed: From 0 to 5 points by default.
+            allowed: By default those of :func:`autoselect.domain.limits.allowed_drops`.
 
         Returns:
             Rows with the fields of :class:`autoselect.domain.limits.Limit` and ``target``. Of several targets there are
