@@ -162,7 +162,8 @@ def test_texts_that_are_no_feedback(texts: list[str]) -> None:
 def test_who_leaves_the_state_out_is_asked_for_feedback(
     samples: Any, tmp_path: Path, session_workers: WorkerPool
 ) -> None:
-    net = zoo.from_function(lambda x, state: (x @ zoo.weights(4, 2), KEPT * state + x @ zoo.weights(4, 3)), (1, 4), (1, 3))
+    into, onward = zoo.weights(4, 2), zoo.weights(4, 3)
+    net = zoo.from_function(lambda x, state: (x @ into, KEPT * state + x @ onward), (1, 4), (1, 3))
     with pytest.raises(DataError, match=r"--feedback output_1=x1\.$"):
         calibrated(net.float_model, samples, None, tmp_path, session_workers)
 
