@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autoselect.domain.words import SHARES, asked, counted, label
+from autoselect.domain.words import SHARES, asked, counted, label, lost_at_most
 from autoselect.report.tables.frames import MISSING, ModelRow, format_size, number, records
 from autoselect.report.tables.model_tables import aligned
 from autoselect.report.tables.result_lines import scale_of
@@ -125,15 +125,26 @@ def _on_chip(made: Mapping[str, Any], scores: Mapping[str, Any]) -> OnChip:
 
 
 def broken_limit(chip: Chip, ids: Iterable[str], summary: Mapping[str, Any]) -> str:
-    """How many of these models lose more than is allowed on the emulation, as a sentence; empty if none does."""
+    """How many of these models lose more than is allowed on the emulation, and whether the recommended one may.
+
+    Returns:
+        Sentences; empty if none loses more, and the recommended one does not, or was not emulated.
+    """
     emulated = [model for key in set(ids) if (model := chip.models.get(key)) is not None and model.scores]
-    allowed_drop = float(summary["allowed_drop"])
-    count = sum(model.breaks(allowed_drop) for model in emulated)
-    if not count:
-        return ""
-    told = f"{count} of the {counted(len(emulated), 'emulated model')} {'breaks' if count == 1 else 'break'} the limit"
-    limit = asked(allowed_drop, str(summary["metric"]))
-    return f"On the emulation of {chip.name}, with 95 % confidence, {told}: {limit}."
+    allowed_drop, metric = float(summary["allowed_drop"]), str(summary["metric"])
+    count, limit, told = sum(model.breaks(allowed_drop) for model in emulated), asked(allowed_drop, metric), list[str]()
+    if count:
+        which = f"{count} of the {counted(len(emulated), 'emulated model')}"
+        which += f" {'breaks' if count == 1 else 'break'} the limit: {limit}."
+        told.append(f"On the emulation of {chip.name}, with 95 % confidence, {which}")
+    own = chip.models.get(str((summary.get("picks") or {}).get("recommended")))
+    bound = None if own is None or own.breaks(allowed_drop) else own.score("bound")
+    if bound is not None and bound > allowed_drop:
+        told.append(
+            f"On the emulation of {chip.name} the samples do not show that the recommended model keeps the limit: it "
+            f"{lost_at_most(bound, metric)} with 95 % confidence; {asked(allowed_drop, metric, missed_by=bound)}."
+        )
+    return " ".join(told)
 
 
 def reference_ids(trials: pd.DataFrame) -> dict[str, str]:
