@@ -65,7 +65,8 @@ class WhatIf(_Asked):
         allowed_drop: What a recommended model may lose.
         far: Whether its outputs are too far from float's for a score like float's to count without a bound, see
             :meth:`autoselect.domain.rule.Rule.is_far`; None if ``drop`` is.
-        chance_within: How likely it loses no more than that, 0 if it is far; None if nobody knows.
+        chance_within: How likely it loses no more than that on the search samples, once they score it; if they have
+            scored it, how likely on other samples like these. 0 if it is far; None if nobody knows.
         trial: Number of the trial that scored it; None if none did.
         scored_drop: What it lost on the search samples there; None if it was not scored.
         on_front: Whether no member of the front costs less and loses no more, or costs no more and loses less, by what
