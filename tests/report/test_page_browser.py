@@ -314,3 +314,15 @@ def test_small_costs_of_a_chip_are_told_apart(window: tuple[Page, list[str]], tm
         table["penalty"] /= 1e4
     open_page(opened, write_page(run, tmp_path / "report.html"))
     assert sorted(numbers(opened, "penalty")) == pytest.approx(sorted(run.front["penalty"]), rel=0.01, abs=1e-9)
+
+
+def test_numbers_between_two_are_those_of_the_terminal(window: tuple[Page, list[str]], tmp_path: Path) -> None:
+    opened, _ = window
+    run = made.made_run(tmp_path)
+    given = [0.0625, 0.0675, 0.0645, 0.0187]
+    run.summary["references"]["float"]["heldout"] = 1.0
+    for table in (run.trials, run.front):
+        table["accuracy"] = table["heldout_accuracy"] = 1.0 - np.resize(given, len(table))
+    open_page(opened, write_page(run, tmp_path / "report.html"))
+    assert set(numbers(opened, "drop")) >= {float(f"{100 * drop:.1f}") for drop in given}
+    assert 6.3 not in numbers(opened, "drop")

@@ -16,7 +16,13 @@
   const scale = Math.max(0, ...[...scored, ...references].map((m) => Math.abs(m.score)));
   const decimals = scale < 10 ? 4 : scale < 100 ? 3 : scale < 1000 ? 2 : 1;
   const minus = (text) => text.replace(/^-/, "−");
-  const plain = (value, places) => minus(Number(value.toFixed(places)) === 0 ? (0).toFixed(places) : value.toFixed(places));
+  // A number in the middle of two goes to the even one, as in the tables of the terminal.
+  const fixed = (value, places) => {
+    const last = value * 10 ** places;
+    const isTie = Number.isInteger(value * 2 ** (places + 1)) && Math.abs(last % 1) === 0.5;
+    return (isTie && Math.trunc(last) % 2 === 0 ? Math.trunc(last) / 10 ** places : value).toFixed(places);
+  };
+  const plain = (value, places) => minus(Number(fixed(value, places)) === 0 ? (0).toFixed(places) : fixed(value, places));
   const known = (format) => (value) => (value === null || value === undefined ? DASH : format(value));
   const show = {
     score: known((v) => (metric.share ? `${plain(100 * v, 1)} %` : scale < 0.01 || scale >= 1e6 ? v.toExponential(2) : plain(v, decimals))),
