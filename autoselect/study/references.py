@@ -16,6 +16,7 @@ from autoselect.cases.prepare import Case
 from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
+from autoselect.domain.quantities import possible
 from autoselect.domain.words import asked, listed, said
 from autoselect.errors import PreparationError, RunFolderError, TargetRefusal, TrialError, UsageError
 from autoselect.isolation.door import Workers
@@ -45,9 +46,17 @@ def _constraints(settings: Settled, float_model: Reference, metric: str, directi
     """The user's limits; the least score is a largest drop from the float model's score.
 
     Raises:
-        UsageError: If the float model itself falls short of it.
+        UsageError: If the float model itself falls short of it, or no score of the metric is such a gain.
     """
     limits = settings.constraints
+    if limits.max_drop is not None and limits.max_drop < 0.0:
+        least, most = possible(metric)
+        most_gained = most - float_model.metric if direction == "maximize" else float_model.metric - least
+        if -limits.max_drop > most_gained:
+            raise UsageError(
+                f"max_drop (--max-drop): a drop of {limits.max_drop:.4g} is a gain, and the float model scores "
+                f"{float_model.metric:.4g} {metric}, so that at most {most_gained:.4g} can be gained. Give 0 or more."
+            )
     if settings.min_score is None:
         return limits
     allowed = drop_from(float_model.metric, settings.min_score, direction)

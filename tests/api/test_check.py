@@ -140,3 +140,8 @@ def test_a_taken_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(RunFolderError, match="not empty"):
         autoselect.check(**pump.LIVE, output=tmp_path)
+
+
+def test_a_gain_that_no_score_can_be_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^max_drop \(--max-drop\): "):
+        autoselect.check(**pump.LIVE, max_drop=-0.2, workers=1)

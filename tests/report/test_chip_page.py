@@ -163,9 +163,9 @@ def test_what_the_emulation_does_not_show_is_told(
     run.summary["allowed_drop"] = 0.01
     run.summary["compiler"]["emulated"][run.summary["picks"]["recommended"]] |= {"drop": drop, "bound": bound}
     rows = all_rows(frames.reference_rows(run.summary), frames.front_rows(run.front, run.summary))
-    found = [line for line in chip_lines(rows, run.summary, reference_ids(run.trials)) if "samples do not show" in line]
+    found = [line for line in chip_lines(rows, run.summary, reference_ids(run.trials)) if "not show" in line]
     assert len(found) == told
-    assert ("samples do not show" in context(run)["chips"][0]["broken"]) == told
+    assert ("not show" in context(run)["chips"][0]["broken"]) == told
     if told:
         reviewed("a recommended model that may break the limit on the chip", found)
 
