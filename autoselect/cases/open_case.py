@@ -185,10 +185,9 @@ class OpenCase:
         return self._parts[part]
 
     def scored(self, outputs: Outputs) -> Outputs:
-        """Of a model's outputs the one that the metric scores.
+        """The output that the metric scores, out of all outputs of a model.
 
-        All of them if an evaluator scores, which may look at any, or nothing does. What the nodes behind another
-        output do is nothing to a metric.
+        It is all of them if an evaluator scores, which may look at any, or if nothing does.
         """
         if not outputs or not self.files.scoring.exists() or self.scoring.metric is None:
             return outputs
