@@ -5,6 +5,7 @@ What a model assigns as it runs is its state, and stays.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator
 
 from autoselect.errors import ModelError
@@ -30,14 +31,12 @@ def _freeze(model: fb.Model) -> set[_Key]:
     """
     subgraphs.make_main(model, 0)  # What it does not run changes nothing.
     started, starts, runs = _parted(model)
-    try:
+    with _whole():
         initial = {key: graph.tensors[op.inputs[1]] for graph, key, op in _uses(model, starts)}
         kept = _assigned(model, runs)
         reads = [(graph, key, op) for graph, key, op in _uses(model, runs) if key not in kept]
         for graph, key, op in reads:
             _read(model, graph, key, op, initial.get(key))
-    except (AttributeError, IndexError) as exc:
-        raise ModelError(f"The TFLite file is damaged: its variables are not whole ({exc}). Copy it again.") from exc
     frozen = {key for _, key, _ in reads}
     settled = {id(op) for _, _, op in reads}
     spent = {i for i in started if all(fb.op_type(model, op) in _SETTING for op in model.subgraphs[i].operators or [])}
@@ -48,6 +47,15 @@ def _freeze(model: fb.Model) -> set[_Key]:
             editing.drop_unused_tensors(model, place)
     subgraphs.make_main(model, 0)
     return frozen
+
+
+@contextlib.contextmanager
+def _whole() -> Iterator[None]:
+    """Call a file damaged whose variables lack what the schema gives them."""
+    try:
+        yield
+    except (AttributeError, IndexError, TypeError) as exc:
+        raise ModelError(f"The TFLite file is damaged: its variables are not whole ({exc}). Copy it again.") from exc
 
 
 def _parted(model: fb.Model) -> tuple[set[int], list[fb.SubGraph], list[fb.SubGraph]]:
@@ -103,16 +111,20 @@ def _forget_unread(model: fb.Model) -> list[fb.Operator]:
     """
     subgraphs.make_main(model, 0)
     _, _, runs = _parted(model)
-    read = {one for graph in runs for op in graph.operators or [] if (one := _resource(model, op)) is not None}
-    dropped = []
-    for place, graph in enumerate(model.subgraphs):
-        calls = [op for op in graph.operators or [] if _sets_up_only(model, list(_started_by(model, op)), read)]
-        if calls:
-            graph.operators = [op for op in graph.operators if all(op is not call for call in calls)]
-            editing.drop_unused_tensors(model, place)
-            dropped += calls
+    with _whole():
+        read = {one for graph in runs for op in graph.operators or [] if (one := _resource(model, op)) is not None}
+        calls = [
+            (place, op)
+            for place, graph in enumerate(model.subgraphs)
+            for op in graph.operators or []
+            if _sets_up_only(model, list(_started_by(model, op)), read)
+        ]
+    for place, call in calls:
+        graph = model.subgraphs[place]
+        graph.operators = [op for op in graph.operators if op is not call]
+        editing.drop_unused_tensors(model, place)
     subgraphs.make_main(model, 0)
-    return dropped
+    return [call for _, call in calls]
 
 
 def _sets_up_only(model: fb.Model, started: Iterable[int], read: Collection[object]) -> bool:

@@ -46,17 +46,9 @@ def _constraints(settings: Settled, float_model: Reference, metric: str, directi
     """The user's limits; the least score is a largest drop from the float model's score.
 
     Raises:
-        UsageError: If the float model itself falls short of it, or no score of the metric is such a gain.
+        UsageError: If the float model itself falls short of it.
     """
     limits = settings.constraints
-    if limits.max_drop is not None and limits.max_drop < 0.0:
-        least, most = possible(metric)
-        most_gained = most - float_model.metric if direction == "maximize" else float_model.metric - least
-        if -limits.max_drop > most_gained:
-            raise UsageError(
-                f"max_drop (--max-drop): a drop of {limits.max_drop:.4g} is a gain, and the float model scores "
-                f"{float_model.metric:.4g} {metric}, so that at most {most_gained:.4g} can be gained. Give 0 or more."
-            )
     if settings.min_score is None:
         return limits
     allowed = drop_from(float_model.metric, settings.min_score, direction)
@@ -67,6 +59,22 @@ def _constraints(settings: Settled, float_model: Reference, metric: str, directi
             "Lower --min-score, or bring a better float model."
         )
     return replace(limits, max_drop=allowed if limits.max_drop is None else min(allowed, limits.max_drop))
+
+
+def refuse_impossible_gain(float_model: Reference, metric: str, direction: Direction, max_drop: float | None) -> None:
+    """Refuse an allowed drop below 0 that no score of the metric can keep.
+
+    Raises:
+        UsageError: If the best score that there is gains less on the float model's.
+    """
+    least, most = possible(metric)
+    most_gained = most - float_model.metric if direction == "maximize" else float_model.metric - least
+    if max_drop is None or max_drop >= 0.0 or -max_drop <= most_gained + 1e-9:
+        return
+    raise UsageError(
+        f"max_drop (--max-drop): a drop of {max_drop:.4g} is a gain, and the float model scores "
+        f"{float_model.metric:.4g} {metric}, so that at most {most_gained:.4g} can be gained. Give 0 or more."
+    )
 
 
 def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) -> tuple[str, ...]:

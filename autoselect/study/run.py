@@ -74,6 +74,9 @@ def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, p
     note(float_model=asdict(float_model), warnings=list(case.warnings))
     # It refuses a search in which no model could be recommended.
     references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
+    references.refuse_impossible_gain(
+        float_model, request.metric_name, request.direction, request.settings.constraints.max_drop
+    )
     settled = {"settings": request.kept(), "search_space": space_hash(space)}
     folder.write_manifest({**manifest, **settled})
     return search(request, folder, case, space, float_model, pool, clock)

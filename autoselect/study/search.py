@@ -252,8 +252,10 @@ class _Search:
             refuse_unkept_pins(self.request)
         self.study.sample_by(sampler, settings.repairs.alternatives)
         self._start_trials()
-        models = self._baselines(are_whole_known=True)
-        return self._loop().run(models, settings.trials, self._stop(), self._late)
+        models, trials, late = self._baselines(are_whole_known=True), settings.trials, self._late
+        if self.request.members:  # Nothing is proposed beside these, however many of them failed before.
+            trials, late = own_trials(self.study.records()) + len(models), lambda: "all members were tried"
+        return self._loop().run(models, trials, self._stop(), late)
 
     def _know_problem(self, pool: Workers) -> None:
         """Let it be known what a sampler may know; what was probed before is not probed again."""

@@ -17,7 +17,7 @@ import pump
 import pytest
 
 import autoselect
-from autoselect.cases.events import Event, StageStarted
+from autoselect.cases.events import Event, StageStarted, TrialFinished
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
@@ -144,6 +144,33 @@ def test_a_merge_that_was_stopped_goes_on(
     assert members(two[0]) | members(two[1]) <= scored(run)
     assert all(origin.startswith("baseline:") for origin in run.trials["origin"])
     more = autoselect.resume(merged, trials=len(run.trials) + 1)
+    assert not more.trials["origin"].iloc[-1].startswith("baseline:")
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_members_that_failed_take_no_others_place_once_a_merge_goes_on(
+    two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, failing = study_run.start, [str(two[0].layer_statistics["tensor_name"][i]) for i in (2, 3, 5)]
+
+    def some_fail(request: Any, *arguments: Any) -> Any:
+        lost = tuple(Recipe(int16_nodes=frozenset({name})) for name in failing)
+        said = request.said.model_copy(update={"runtime": "2.1.0"})
+        return start(replace(request, members=(*lost, *request.members), said=said), *arguments)
+
+    def stop(event: Event) -> None:
+        if isinstance(event, TrialFinished) and event.number == 6:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(study_run, "start", some_fail)
+    merged = autoselect.merge([run.directory for run in two], output=tmp_path / "merged", listener=stop)
+    assert merged.status == "interrupted"
+    run = autoselect.resume(merged.directory)
+    unscored = [message for message in run.summary["warnings"] if "has no score" in message]
+    assert len(unscored) == len(failing)
+    assert members(two[0]) | members(two[1]) <= scored(run)
+    more = autoselect.resume(merged.directory, trials=len(run.trials) + 2)
+    assert len(more.trials) == len(run.trials) + 2
     assert not more.trials["origin"].iloc[-1].startswith("baseline:")
 
 

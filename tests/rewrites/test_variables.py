@@ -157,3 +157,13 @@ def test_a_table_that_only_another_signature_reads_is_not_set_up(tmp_path: Path)
     subgraphs.make_main(read, next(s.subgraphIndex or 0 for s in read.signatureDefs if s.signatureKey == b"look_up"))
     rewrite(read, TAKEN_IN)
     assert "CALL_ONCE" in {fb.op_type(read, op) for op in read.subgraphs[0].operators}
+
+
+def test_a_variable_without_what_tells_it_from_others_is_damage() -> None:
+    model = fb.parse(file())
+    for graph in model.subgraphs:
+        for op in graph.operators:
+            if fb.op_type(model, op) == "VAR_HANDLE":
+                op.builtinOptions = None
+    with pytest.raises(ModelError, match="damaged"):
+        rewrite(model, TAKEN_IN)
