@@ -103,10 +103,11 @@ def unscored_closeness(root: Path, sha256: str) -> dict[str, float]:
     if not unscored:
         return {}
     outputs = outputs_of(case.runner(sha256).go_on, samples_of(case, "calibration", rows))
-    return {
+    found = {
         key: _decibels([powers(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)])
         for key in unscored
     }
+    return {key: decibels for key, decibels in found.items() if not math.isnan(decibels)}
 
 
 def tail(root: Path, sha256: str) -> Tail | None:
@@ -129,5 +130,6 @@ def tail(root: Path, sha256: str) -> Tail | None:
 
 
 def _decibels(found: Sequence[tuple[float, float]]) -> float:
-    shares = [noise / signal for signal, noise in found if signal > 0.0]
+    ruined = 1e20  # The share of error of outputs that are no numbers: -200 dB.
+    shares = [noise / signal if math.isfinite(noise) else ruined for signal, noise in found if signal > 0.0]
     return float(decibels_of(shares).mean()) if shares else math.nan

@@ -50,3 +50,8 @@ def test_outputs_that_are_not_scored_are_told_if_they_are_far(reviewed: Reviewed
     assert channels._unscored({"a": 21.0}, 20.0) == []
     far = [channels._unscored(others, 20.0) for others in ({"a": 21.0, "b": 5.0}, {"a": 1.0, "b": 5.0})]
     reviewed("unscored outputs that are far", [message for [message] in far])
+
+
+def test_outputs_that_are_no_numbers_are_far() -> None:
+    assert channel_jobs._decibels([(1.0, float("nan")), (1.0, float("inf"))]) == pytest.approx(-200.0)
+    assert np.isnan(channel_jobs._decibels([(0.0, 1.0)]))
