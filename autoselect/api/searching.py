@@ -34,7 +34,7 @@ from autoselect.domain.quantities import chosen_objectives
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import MetricError, RunFolderError, UsageError
 from autoselect.isolation.machine import default_workers
-from autoselect.runs.folder import RunFolder, free_folder
+from autoselect.runs.folder import RunFolder, free_folder, read_json
 from autoselect.runs.records import metric_column, own_trials
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
@@ -170,11 +170,23 @@ def resume(
     if trials is not None:
         _refuse_smaller_total(folder, asked.settings.trials)
     by_hand = tuple(one if isinstance(one, Recipe) else read_recipe(Path(one)) for one in recipes)
-    members = () if by_hand else to_merge(folder.read_manifest(), read_records(folder.study))
+    members = () if by_hand else _left_to_merge(folder)
+    if members and (pins or trials is not None):
+        raise UsageError(
+            "The run is a merge that was stopped: its members are scored first. Leave out trials and pins, and resume "
+            "it once more with them."
+        )
     asked = replace(asked, by_hand=by_hand, pins=Pins.of(pins), members=members)
     with workers_of(asked), told_to(listener, progress) as told:
         study_run.resume(asked, folder, told)
     return drawn(folder)
+
+
+def _left_to_merge(folder: RunFolder) -> tuple[Recipe, ...]:
+    """The members of a merge that was stopped; none of one that came to its end, or of a search."""
+    summary = read_json(folder.summary, missing="") if folder.summary.exists() else {}
+    ended = summary.get("status") in ("complete", "nothing_feasible")
+    return () if ended else to_merge(folder.read_manifest(), read_records(folder.study))
 
 
 def _refuse_smaller_total(folder: RunFolder, trials: int) -> None:

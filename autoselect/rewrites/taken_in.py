@@ -22,9 +22,9 @@ def _forget_metadata(model: fb.Model) -> list[Metadata]:
 TAKEN_IN: tuple[Rewrite, ...] = (
     INLINED,
     Rewrite(name="metadata forgotten", deed=_forget_metadata),
-    UNREAD,
     FROZEN,
     STATES,
+    UNREAD,
     DENSE,
     WIDE,
     BUILTIN,

@@ -15,6 +15,7 @@ from autoselect.tflite import editing
 from autoselect.tflite import flatbuffer as fb
 
 _SETTING = frozenset({"VAR_HANDLE", "ASSIGN_VARIABLE"})
+_FILLING = frozenset({"ASSIGN_VARIABLE", "HASHTABLE_IMPORT"})
 
 _Key = tuple[bytes, bytes]
 """What LiteRT knows a variable by, whichever subgraph it is in."""
@@ -105,33 +106,47 @@ def _read(model: fb.Model, graph: fb.SubGraph, key: _Key, op: fb.Operator, value
 
 
 def _forget_unread(model: fb.Model) -> list[fb.Operator]:
-    """Drop the calls that set up nothing but tables and variables that no op which runs looks at, in place.
+    """Drop what sets up tables and variables that no op which runs looks at, in place.
 
     Each signature of a SavedModel brings those of all others.
+
+    Returns:
+        The ops that were dropped: in subgraphs that run once, and calls of those of which nothing is left.
     """
     subgraphs.make_main(model, 0)
-    _, _, runs = _parted(model)
+    started, starts, runs = _parted(model)
     with _whole():
         read = {one for graph in runs for op in graph.operators or [] if (one := _resource(model, op)) is not None}
+        dropped = [op for graph in starts for op in _setting_up(model, graph, read)]
+        gone = {id(op) for op in dropped}
+        for graph in starts:
+            graph.operators = [op for op in graph.operators or [] if id(op) not in gone]
+        idle = {place for place in started if not model.subgraphs[place].operators}
         calls = [
             (place, op)
             for place, graph in enumerate(model.subgraphs)
             for op in graph.operators or []
-            if _sets_up_only(model, list(_started_by(model, op)), read)
+            if (places := set(_started_by(model, op))) and places <= idle
         ]
     for place, call in calls:
         graph = model.subgraphs[place]
         graph.operators = [op for op in graph.operators if op is not call]
+    for place in {place for place, _ in calls} | (started if dropped else set()):
         editing.drop_unused_tensors(model, place)
     subgraphs.make_main(model, 0)
-    return [call for _, call in calls]
+    return dropped + [call for _, call in calls]
 
 
-def _sets_up_only(model: fb.Model, started: Iterable[int], read: Collection[object]) -> bool:
-    """Whether subgraphs, at least one, hold nothing but ops that set up what is not read."""
-    ops = [op for place in started for op in model.subgraphs[place].operators or []]
-    known = all(fb.op_type(model, op) in _SETTING | {"HASHTABLE", "HASHTABLE_IMPORT"} for op in ops)
-    return bool(ops) and known and all(_resource(model, op) not in read for op in ops)
+def _setting_up(model: fb.Model, graph: fb.SubGraph, read: Collection[object]) -> Iterator[fb.Operator]:
+    """The ops of a subgraph that give the handle of an unread table or variable, and those that fill it."""
+    handles: set[int] = set()
+    for op in graph.operators or []:
+        resource = _resource(model, op)
+        if resource is not None and resource not in read:
+            handles.add(int(op.outputs[0]))
+            yield op
+        elif handles.intersection(fb.indices(op.inputs)) and fb.op_type(model, op) in _FILLING:
+            yield op
 
 
 def _resource(model: fb.Model, op: fb.Operator) -> object:

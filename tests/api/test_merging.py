@@ -165,6 +165,8 @@ def test_members_that_failed_take_no_others_place_once_a_merge_goes_on(
     monkeypatch.setattr(study_run, "start", some_fail)
     merged = autoselect.merge([run.directory for run in two], output=tmp_path / "merged", listener=stop)
     assert merged.status == "interrupted"
+    with pytest.raises(UsageError, match="pins"):
+        autoselect.resume(merged.directory, trials=30, pins={"keep_float": "SOFTMAX"})
     run = autoselect.resume(merged.directory)
     unscored = [message for message in run.summary["warnings"] if "has no score" in message]
     assert len(unscored) == len(failing)

@@ -47,7 +47,7 @@ def groups_below(groups: Sequence[GroupCloseness], limit: float) -> list[str]:
 
 
 def _unscored(closeness: Mapping[str, float], limit: float) -> list[str]:
-    far = [f"{key!r} ({decibels:.1f} dB)" for key, decibels in closeness.items() if decibels < limit]
+    far = [f"{key!r} ({decibels:.1f} dB)" for key, decibels in closeness.items() if round(decibels, 1) < limit]
     if not far:
         return []
     outputs, verb = ("Output", "is") if len(far) == 1 else ("Outputs", "are")

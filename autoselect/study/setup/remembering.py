@@ -29,6 +29,9 @@ _READERS: Mapping[Callable[..., Any], Callable[[Any], Any]] = {
 }
 """Jobs whose replies depend on the case and their arguments alone, and how a reply is read back."""
 
+_FORMAT = "2: errors are of the scored output"
+"""Another one whenever a job replies otherwise than in earlier versions, whose runs may go on."""
+
 
 class Remembering:
     """Workers that remember replies, and candidates that could not be run. What else fails is done again."""
@@ -63,7 +66,7 @@ class Remembering:
         """As :meth:`Workers.submit`; what is known is done at once."""
         if function not in _READERS:
             return self._workers.submit(function, *args, timeout_seconds=timeout_seconds)
-        what = [function.__name__, *args[1:], self._code]  # The first argument is the folder of the case.
+        what = [_FORMAT, function.__name__, *args[1:], self._code]  # The first argument is the folder of the case.
         job = hashlib.sha256(json.dumps(what).encode()).hexdigest()
         with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError):  # Unknown, or damaged.
             return _done(function, self._known[job])
