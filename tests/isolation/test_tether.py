@@ -83,6 +83,7 @@ def test_a_compiler_does_not_outlive_its_worker(end: Callable[[WorkerPool], None
         pids = started(noted)
         end(pool)
         assert waited_for(lambda: all(map(is_gone, pids)))
+        pool.close()  # A job whose worker was killed is begun once more.
         with contextlib.suppress(BaseException):
             future.result()
 
