@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from autoselect.cases.divergence import (
+    RUINED,
     decibels_of,
     float_outputs,
     groups_of,
@@ -130,6 +131,5 @@ def tail(root: Path, sha256: str) -> Tail | None:
 
 
 def _decibels(found: Sequence[tuple[float, float]]) -> float:
-    ruined = 1e20  # The share of error of outputs that are no numbers: -200 dB.
-    shares = [noise / signal if math.isfinite(noise) else ruined for signal, noise in found if signal > 0.0]
+    shares = [noise / signal if math.isfinite(noise) else RUINED for signal, noise in found if signal > 0.0]
     return float(decibels_of(shares).mean()) if shares else math.nan

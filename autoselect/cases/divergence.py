@@ -36,7 +36,7 @@ _CLOSENESS_SAMPLES = 32
 _FEWEST_ON_KERNELS = 4
 _NOTHING = 1e-20
 """A share of error below which outputs count as equal: 200 dB."""
-_RUINED = 1.0 / _NOTHING
+RUINED = 1.0 / _NOTHING
 """The share of error of outputs that are no numbers. Without these samples a model would look better than it is."""
 _REVERSED = 4.0
 """The share of error of outputs with the wrong sign. No sample counts for more: one that is nearly silent would
@@ -297,7 +297,7 @@ def groups_of(outputs: Sequence[Outputs]) -> dict[str, tuple[ChannelGroup, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the float model gives for some samples, of the outputs that count, and the groups of their channels."""
+    """The float model's outputs for some samples, as far as they are scored, and the groups of their channels."""
 
     outputs: Sequence[Outputs]
     groups: Mapping[str, tuple[ChannelGroup, ...]] = field(default_factory=dict)
@@ -320,10 +320,10 @@ class Expected:
 
 
 def expected_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Expected:
-    """What the float model gives for some samples of a folder.
+    """The float model's scored outputs for some samples of a folder, and the groups of their channels.
 
-    Groups are seen on more samples if these are too few to see any: of the channels of a vector each sample has one
-    value.
+    Groups need several values of each channel, and a sample has only one if the output is a vector. So if the samples
+    are too few, the float model runs on further ones of the folder, which count for the groups alone.
     """
     root = case.files.root
     outputs = [case.scored(sample) for sample in float_outputs(root, samples, tuple(rows))]
@@ -340,7 +340,7 @@ def _noise_to_signal(outputs: Outputs, expected: Outputs, groups: Mapping[str, t
         power_shares(in_reals(outputs[key]), in_reals(theirs), groups.get(key, ())) for key, theirs in expected.items()
     ]
     shares = [noise / signal for signal, noise in signals if 0.0 < signal < math.inf]
-    shares = [min(share, _RUINED) if math.isfinite(share) else _RUINED for share in shares]
+    shares = [min(share, RUINED) if math.isfinite(share) else RUINED for share in shares]
     return float(np.mean(shares)) if shares else float("nan")
 
 

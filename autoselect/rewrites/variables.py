@@ -106,12 +106,12 @@ def _read(model: fb.Model, graph: fb.SubGraph, key: _Key, op: fb.Operator, value
 
 
 def _forget_unread(model: fb.Model) -> list[fb.Operator]:
-    """Drop what sets up tables and variables that no op which runs looks at, in place.
+    """Remove the ops that set up tables and variables which the model's inference never reads, in place.
 
-    Each signature of a SavedModel brings those of all others.
+    TensorFlow's converter lets each signature set up what any signature of the SavedModel needs.
 
     Returns:
-        The ops that were dropped: in subgraphs that run once, and calls of those of which nothing is left.
+        The ops that were removed: those that set up, and CALL_ONCE ops whose subgraph has no op left.
     """
     subgraphs.make_main(model, 0)
     started, starts, runs = _parted(model)

@@ -91,7 +91,8 @@ DEFAULT_TARGET = "integer-only"
 
 
 def _known_op(name: str) -> str:
-    if custom := name.removeprefix("custom:") if name.startswith("custom:") else "":
+    prefix, _, custom = name.partition(":")
+    if prefix == "custom" and custom:
         return custom
     if name not in fb.OP_TYPES.values():
         raise ValueError(f"there is no TensorFlow Lite op {name!r}")

@@ -41,7 +41,7 @@ def new_manifest(request: Request) -> dict[str, Any]:
 
 
 def to_merge(manifest: Mapping[str, Any], records: Sequence[TrialRecord]) -> tuple[Recipe, ...]:
-    """The front members of other runs that a merge scores; none once each has been tried, or of a search."""
+    """Recipes of all front members that a merge has to score; none of a search, or once each member has a trial."""
     members = [Recipe.from_json(json.dumps(one)) for one in manifest.get("merged", ())]
     tried = {record.recipe.fingerprint for record in records if record.recipe is not None}
     return () if tried.issuperset(one.fingerprint for one in members) else tuple(members)
