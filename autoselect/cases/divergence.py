@@ -297,7 +297,7 @@ def groups_of(outputs: Sequence[Outputs]) -> dict[str, tuple[ChannelGroup, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The float model's outputs for some samples, as far as they are scored, and the groups of their channels."""
+    """The float model's scored outputs for some samples, and the groups of their channels of like range."""
 
     outputs: Sequence[Outputs]
     groups: Mapping[str, tuple[ChannelGroup, ...]] = field(default_factory=dict)
@@ -320,7 +320,7 @@ class Expected:
 
 
 def expected_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Expected:
-    """The float model's scored outputs for some samples of a folder, and the groups of their channels.
+    """The float model's scored outputs for the given rows of a folder of samples, and the groups of their channels.
 
     Groups need several values of each channel, and a sample has only one if the output is a vector. So if the samples
     are too few, the float model runs on further ones of the folder, which count for the groups alone.

@@ -41,7 +41,10 @@ def new_manifest(request: Request) -> dict[str, Any]:
 
 
 def to_merge(manifest: Mapping[str, Any], records: Sequence[TrialRecord]) -> tuple[Recipe, ...]:
-    """Recipes of all front members that a merge has to score; none of a search, or once each member has a trial."""
+    """Recipes of all members of the merged runs' Pareto fronts, as long as a merge has one of them left to try.
+
+    Empty if the run is a search, or each member has a trial.
+    """
     members = [Recipe.from_json(json.dumps(one)) for one in manifest.get("merged", ())]
     tried = {record.recipe.fingerprint for record in records if record.recipe is not None}
     return () if tried.issuperset(one.fingerprint for one in members) else tuple(members)
