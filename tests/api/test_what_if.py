@@ -22,6 +22,8 @@ from autoselect.errors import RecipeError, RunFolderError, UsageError
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.run import read_limits
 from autoselect.study.what_if import tried
+from autoselect.study.what_if.changes import Changes
+from autoselect.study.what_if.choices import MOVES, STATES
 from autoselect.study.what_if.moves import moves_from
 from autoselect.study.what_if.questions import Questions
 
@@ -208,6 +210,22 @@ def test_what_the_search_was_refused_is_told_and_not_preferred(
     found = autoselect.load_run(run.directory).what_if(chosen.recipe)
     assert (found.refusal, found.preferred, found.trial) == ("No kernel", None, None)
     assert autoselect.load_run(run.directory).what_if(chosen.recipe, target="tflm").refusal == ""
+
+
+def test_a_single_step_is_told_as_its_answer_would_be(run: autoselect.Run) -> None:
+    """Of a start that was scored and of steps to others, scored or not."""
+    questions = Questions(RunFolder(run.directory))
+    answer = questions.ask("recommended")
+    assert answer.drop is not None
+    moves = moves_from(questions, answer)
+    assert {move.state for move in moves} >= {"int16", "float"}
+    known = [move for move in moves if move.drop is not None]
+    for move in known[:12]:
+        after = questions.ask(answer, Changes.of(**{MOVES[move.state]: move.nodes}))
+        assert after.drop is not None
+        assert (move.drop, move.more_drop) == pytest.approx((after.drop, after.drop - answer.drop))
+        assert STATES[move.state] in {after.nodes[node] for node in move.nodes}, move
+    assert len(known) > 5
 
 
 def test_no_single_step_leads_to_what_the_search_was_refused(

@@ -11,7 +11,7 @@ from autoselect.errors import UsageError
 from autoselect.study.proposing.expectation import Likely
 from autoselect.study.what_if.answer import WhatIf
 from autoselect.study.what_if.changes import moved
-from autoselect.study.what_if.choices import MOVES
+from autoselect.study.what_if.choices import MOVES, STATES
 from autoselect.study.what_if.questions import Forecast, Questions
 
 GOALS = ("penalty", "size", "drop")
@@ -33,7 +33,7 @@ class Move:
         drop_high: Its upper end.
         more_penalty: What it adds to the penalty.
         more_bytes: What it adds to the size.
-        more_drop: What it adds to the expected drop, by the same guess for both; None if nobody knows.
+        more_drop: What it adds to the expected drop; None if nobody knows.
     """
 
     unit: int
@@ -88,17 +88,24 @@ def _move(before: tuple[_Step, Likely | None], after: tuple[_Step, Likely | None
 
 
 def _steps(questions: Questions, answer: WhatIf) -> Iterator[_Step]:
-    """The candidate itself, then each step from it; of steps that make the same of all nodes the first."""
+    """The candidate itself, then each step from it; of steps that make the same of all nodes the first.
+
+    A step has the name of a state that a node of its unit gets: what has no hybrid form gets float.
+    """
     place, pinned = questions.place_of(answer), questions.tried.problem.pinned
     start = questions.forecast(answer.recipe, place)
     yield _Step(unit=-1, state="", recipe=answer.recipe, forecast=start)
     met = {start.plan.kinds}
+    names = [node.name for node in questions.workshop.prepared.layers.nodes]
     for i, unit in enumerate(questions.tried.problem.units):
+        numbers = [number for number, name in enumerate(names) if name in unit.nodes]
         for state, option in MOVES.items():
             recipe = moved(answer.recipe, **{option: unit.nodes - pinned})
             if recipe == answer.recipe or (state == "int16" and not _has_int16(questions, answer)):
                 continue
             forecast = questions.forecast(recipe, place)
+            if STATES[state] not in {forecast.plan.kinds[node] for node in numbers}:
+                continue
             if forecast.plan.kinds not in met and not questions.refusal(recipe, place, forecast):
                 met.add(forecast.plan.kinds)
                 yield _Step(unit=i, state=state, recipe=recipe, forecast=forecast)
@@ -110,13 +117,19 @@ def _has_int16(questions: Questions, answer: WhatIf) -> bool:
 
 
 def _likely(questions: Questions, steps: Sequence[_Step]) -> list[Likely | None]:
-    """What is expected of each candidate, as one who was not scored; None where nobody knows."""
+    """What is expected of each candidate, as an answer tells it: by its own score if it has one; None if unknown."""
     tried = questions.tried
-    known = [i for i, step in enumerate(steps) if not tried.why_unknown(step.recipe, step.forecast.plan.kinds)]
-    found: list[Likely | None] = [None] * len(steps)
+    plans = [step.forecast.plan for step in steps]
+    found = [
+        questions.measured(step.recipe, plan, tried.scored_as(step.recipe, plan))
+        for step, plan in zip(steps, plans, strict=True)
+    ]
+    unscored = [
+        i for i, step in enumerate(steps) if found[i] is None and not tried.why_unknown(step.recipe, plans[i].kinds)
+    ]
     if tried.expectation is not None:
-        masks = [tried.mask(steps[i].recipe) for i in known]
-        for i, likely in zip(known, tried.expectation.likely_each(masks), strict=True):
+        masks = [tried.mask(steps[i].recipe) for i in unscored]
+        for i, likely in zip(unscored, tried.expectation.likely_each(masks), strict=True):
             found[i] = likely
     return found
 

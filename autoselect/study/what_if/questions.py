@@ -221,12 +221,24 @@ class Questions:
 
     def _likely(self, recipe: Recipe, plan: Plan, trial: TrialRecord | None) -> tuple[Likely | None, str]:
         """What it is expected to lose; None with the reason if nobody knows."""
-        if trial is not None and trial.scores is not None:
-            return self.tried.after_scoring(trial.scores), ""
-        if recipe.io_type == "float32" and {*plan.kinds} <= {"float", "folded"}:
-            return Likely(drop=0.0, low=0.0, high=0.0, log_divergence=-math.inf), ""  # It is the float model.
+        if measured := self.measured(recipe, plan, trial):
+            return measured, ""
         why = self.tried.why_unknown(recipe, plan.kinds)
         return (None, why) if why else (self.tried.likely(recipe), "")
+
+    def measured(self, recipe: Recipe, plan: Plan, trial: TrialRecord | None) -> Likely | None:
+        """What a candidate is expected to lose by its own score, or because it is the float model; None otherwise.
+
+        Args:
+            recipe: Of the candidate.
+            plan: Likewise.
+            trial: That scored it, if any.
+        """
+        if trial is not None and trial.scores is not None:
+            return self.tried.after_scoring(trial.scores)
+        if recipe.io_type == "float32" and {*plan.kinds} <= {"float", "folded"}:
+            return Likely(drop=0.0, low=0.0, high=0.0, log_divergence=-math.inf)
+        return None
 
     def _fallbacks(self, recipe: Recipe, plan: Plan, place: Place) -> dict[str, str]:
         nodes = self.workshop.prepared.layers.nodes
