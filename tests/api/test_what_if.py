@@ -212,6 +212,19 @@ def test_what_the_search_was_refused_is_told_and_not_preferred(
     assert autoselect.load_run(run.directory).what_if(chosen.recipe, target="tflm").refusal == ""
 
 
+def test_float_that_a_cheaper_member_equals_has_no_chance_of_the_front(
+    run: autoselect.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = Questions(RunFolder(run.directory))
+    before = questions.ask("float")
+    assert (before.on_front, before.chance_on_front) == (not before.dominated_by, float(not before.dominated_by))
+    equal = [replace(m, standing=replace(m.standing, drop=0.0)) for m in questions.tried.members]
+    monkeypatch.setattr(questions.tried, "members", equal)
+    questions._fronts.clear()
+    found = questions.ask("float")
+    assert (found.on_front, found.chance_on_front, found.gap) == (False, 0.0, 0.0)
+
+
 def test_a_single_step_is_told_as_its_answer_would_be(run: autoselect.Run) -> None:
     """Of a start that was scored and of steps to others, scored or not."""
     questions = Questions(RunFolder(run.directory))

@@ -269,6 +269,7 @@ class Questions:
         ahead.sort(key=lambda i: float(drops[i]))
         ours = self._expected_standing(recipe, found, likely, trial)
         is_far = self._rule(place).is_far(ours)
+        is_sure = likely.low == likely.high or math.isinf(least)
         return {
             "drop": likely.drop,
             "drop_low": likely.low,
@@ -278,7 +279,7 @@ class Questions:
             "on_front": not ahead,
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
-            "chance_on_front": 1.0 if math.isinf(least) else self._chance(recipe, likely, least, trial, ours),
+            "chance_on_front": float(not ahead) if is_sure else self._chance(recipe, likely, least, trial, ours),
             "preferred": None if self.refusal(recipe, place, found) else self._is_preferred(ours, place, found),
         }
 
