@@ -160,7 +160,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     floats = [("float", row) for row in reference_rows(runs[0].summary) if row.reference == "float"]
     shown = {"objectives": runs[0].summary.get("objectives")}
     picks = [
-        (f"{number} {row.picks[0]}", row)
+        (f"{number} {', '.join(row.picks)}", row)
         for number, run in enumerate(runs, start=1)
         for row in front_rows(run.front, {**run.summary, **shown})
         if row.picks

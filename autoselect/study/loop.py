@@ -145,7 +145,7 @@ class SearchLoop:
             if not self._begin(self._ask):
                 self._finish_running()
                 if self._left > 0 and not self._begin(self._ask):
-                    reason = f"the sampler {self._settings.sampler} has nothing left to try"
+                    reason = f"the sampler {self._study.sampler_name} has nothing left to try"
         self._finish_running()
         if not self._known:
             raise ending_of(self._last_kind)(
@@ -179,7 +179,7 @@ class SearchLoop:
         return None if self._study.rules_out(baseline.recipe) else self._study.open_baseline(self._space, baseline)
 
     def _ask(self) -> Asked | None:
-        return self._study.ask(self._space, self._settings.template, origin=self._settings.sampler)
+        return self._study.ask(self._space, self._settings.template)
 
     def _begin(self, ask: Callable[[], Asked | None]) -> bool:
         """Start one more trial as soon as a worker is free for it; False if no trial is left."""

@@ -115,7 +115,7 @@ def grown(path: Path, nodes: int, marks: Sequence[int]) -> list[tuple[str, ...]]
         asks, tells = [], []
         for _ in range(ASKS):
             begun = time.process_time()
-            asked = study.ask(space, Recipe(), origin="surrogate")
+            asked = study.ask(space, Recipe())
             asks.append(time.process_time() - begun)
             assert asked is not None
             masks.append(truth.problem.mask_of(asked.recipe.denylisted_nodes))

@@ -182,7 +182,9 @@ def test_two_runs_are_compared_within_80_columns(two: tuple[autoselect.Run, auto
     assert max(map(len, lines)) <= 80
     names = [name for name, _ in found.rows]
     assert names[0] == "float"
-    assert {name.split()[0] for name in names[1:]} == {"1", "2"}
+    for number, run in enumerate(two, start=1):
+        told = [pick for name in names[1:] if name.startswith(f"{number} ") for pick in name[2:].split(", ")]
+        assert sorted(told) == sorted(run.picks)
     picks = [run.picks["recommended"] for run in two]
     assert found.alike is (picks[0] == picks[1])
     files = [run.model_path(pick).with_suffix(".recipe.json") for run, pick in zip(two, picks, strict=True)]

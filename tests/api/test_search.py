@@ -777,6 +777,18 @@ def test_a_run_is_resumed_from_any_folder_whatever_files_it_was_started_with(
     assert (settings["search_space"], settings["target"]) == (str(start / "space.toml"), str(start / "target.toml"))
 
 
+def test_trials_keep_the_name_of_the_sampler_that_proposed_them(tmp_path: Path) -> None:
+    """A space of counts alone is none that the project's own samplers can look at."""
+    run = pump.search(tmp_path / "run", search_space="edges", trials=6, early_exit=False)
+    resumed = autoselect.resume(run.directory, trials=8)
+    own = resumed.trials[~resumed.trials["origin"].str.startswith("baseline:")]
+    assert {*own["origin"]} == {"tpe"}
+    assert len(own) > 2
+    assert any("tpe" in remark for remark in run.summary["warnings"])
+    parameters = [trial.params for trial in pump.journal(run.directory) if trial.user_attrs["origin"] == "tpe"]
+    assert parameters[-1] not in parameters[:-1]
+
+
 SPREAD = """
 import numpy as np
 def spread(runner):

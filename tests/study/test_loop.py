@@ -498,7 +498,7 @@ def test_a_sampler_with_nothing_left_ends_the_search(path: Path) -> None:
     units = [Unit(nodes=frozenset(n), op_type="ADD", position=i, sensitivity=1.0) for i, n in enumerate("ab")]
     problem = Problem(units, [frozenset(), frozenset()], lambda nodes, float_nodes, _repairs: Forecast(1, 1.0, nodes))
     search = Search(path, space=space)
-    search.study.sample_by(ProposerSampler(Listed(all_masks(problem)), problem, space), ())
+    search.study.sample_by("surrogate", ProposerSampler(Listed(all_masks(problem)), problem, space), ())
     records = search.run(30, BASELINES[:1])
     assert {active(r) for r in records} == {frozenset(), frozenset("a"), frozenset("b"), frozenset("ab")}
     assert len(records) == 4

@@ -67,7 +67,7 @@ def scores(value: float) -> Scores:
 
 
 def told(study: SearchStudy, value: float, violations: dict[str, float] = MET) -> tuple[Asked, TrialRecord]:
-    asked = study.ask(SPACE, Recipe(), origin="random")
+    asked = study.ask(SPACE, Recipe())
     return asked, study.tell(asked, scores=scores(value), violations=violations)
 
 
@@ -80,7 +80,7 @@ def test_what_is_told_is_read_back_by_another_process(path: Path) -> None:
     study = open_study(path)
     _, first = told(study, 0.9)
     _, second = told(study, 0.8, MET | {"max_size": 0.5})
-    asked = study.ask(SPACE, Recipe(), origin="random")
+    asked = study.ask(SPACE, Recipe())
     third = study.tell(asked, error="it broke", error_kind="score", error_nodes=("a", "b"))
     assert [r.feasible for r in (first, second, third)] == [True, False, False]
     assert (third.error, third.scores) == ("it broke", None)
@@ -102,7 +102,7 @@ def test_a_baseline_is_what_it_is_even_where_the_space_cannot_say_it(path: Path)
 def test_asked_nodes_are_those_of_the_parameters(path: Path) -> None:
     study = open_study(path)
     for _ in range(20):
-        asked = study.ask(SPACE, Recipe(), origin="random")
+        asked = study.ask(SPACE, Recipe())
         assert asked.recipe == Recipe(denylisted_nodes=SPACE.decode(asked.trial.params))
         assert asked.recipe.denylisted_nodes <= set("abc")
 
@@ -119,7 +119,7 @@ def test_candidates_of_many_choices_are_kept_as_recipes_alone(path: Path, count:
     space, sampler = of_toggles(count)
     study = SearchStudy(path, OBJECTIVES, sampler)
     baseline = Baseline(name="one", recipe=Recipe(denylisted_nodes=frozenset({"n1"})))
-    asked = [study.open_baseline(space, baseline), *(study.ask(space, Recipe(), origin="random") for _ in range(3))]
+    asked = [study.open_baseline(space, baseline), *(study.ask(space, Recipe()) for _ in range(3))]
     assert len({one.recipe for one in asked}) == 4
     for one, trial in zip(asked, study._study.trials, strict=True):
         assert recipe_of(trial) == one.recipe
@@ -138,15 +138,15 @@ def test_a_baseline_is_not_asked_of_the_sampler(path: Path) -> None:
         SearchStudy(path.with_name("other"), OBJECTIVES, of_toggles(4)[1]),
     )
     one.open_baseline(space, Baseline(name="fiq", recipe=Recipe()))
-    found = [study.ask(space, Recipe(), origin="random").recipe for study in (one, other)]
+    found = [study.ask(space, Recipe()).recipe for study in (one, other)]
     assert found[0] == found[1]
 
 
 def test_what_a_killed_process_left_is_closed(path: Path) -> None:
     study = open_study(path)
     _, kept = told(study, 0.9)
-    study.ask(SPACE, Recipe(), origin="random")
-    half_told = study.ask(SPACE, Recipe(), origin="random")
+    study.ask(SPACE, Recipe())
+    half_told = study.ask(SPACE, Recipe())
     half_told.trial.set_user_attr("origin", "random")
     assert study.close_abandoned() == 2
     later = open_study(path)
@@ -157,7 +157,7 @@ def test_what_a_killed_process_left_is_closed(path: Path) -> None:
 def test_what_the_end_of_a_search_cut_off_leaves_no_record(path: Path) -> None:
     study = open_study(path)
     _, kept = told(study, 0.9)
-    study.drop(study.ask(SPACE, Recipe(), origin="random"))
+    study.drop(study.ask(SPACE, Recipe()))
     assert study.records() == [kept]
     assert study.close_abandoned() == 0
 
@@ -168,7 +168,7 @@ def test_an_enqueued_trial_is_closed_too(path: Path) -> None:
     study._study.enqueue_trial({"node:a": True})
     assert study.close_abandoned() == 1
     assert open_study(path).close_abandoned() == 0
-    asked = study.ask(SPACE, Recipe(), origin="random")
+    asked = study.ask(SPACE, Recipe())
     assert asked.number == 1
 
 

@@ -20,7 +20,14 @@ from autoselect.study.proposing.mask import Mask, Units
 from autoselect.study.proposing.observations import Seen
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.proposing.proposers import Listed, all_masks
-from autoselect.study.recording.samplers import PROPOSERS, SAMPLERS, ProposerSampler, check_sampler, make_sampler
+from autoselect.study.recording.samplers import (
+    PROPOSERS,
+    SAMPLERS,
+    ProposerSampler,
+    acting,
+    check_sampler,
+    make_sampler,
+)
 
 FIVE = chain_of([0.3, 0.1, 0.02, 0.2, 0.05])
 NAMES = [f"n{i}" for i in range(5)]
@@ -393,6 +400,7 @@ def test_a_sampler_by_name(name: str, made: tuple[Problem, type[optuna.samplers.
 def test_without_a_problem_the_projects_own_are_tpe(name: str) -> None:
     found = make_sampler(name, seed=0, problem=None, space=TOGGLES, template=Recipe(), budget=10)
     assert type(found) is optuna.samplers.TPESampler
+    assert (acting(name, None), acting(name, FIVE)) == ("tpe", name)
 
 
 def test_a_sampler_of_no_name_is_refused() -> None:

@@ -133,7 +133,7 @@ class SearchStudy:
             RunFolderError: If the journal holds a study of other objectives, or is damaged.
         """
         self._path = path
-        self.sample_by(sampler or optuna.samplers.RandomSampler(0), repair_sets)
+        self.sample_by("random", sampler or optuna.samplers.RandomSampler(0), repair_sets)
         self.costs = tuple(o.name for o in objectives[1:])
         directions = [o.direction for o in objectives]
         with self._using():
@@ -144,9 +144,9 @@ class SearchStudy:
             if self._study.metric_names != names:
                 self._study.set_metric_names(names)
 
-    def sample_by(self, sampler: optuna.samplers.BaseSampler, repair_sets: Sequence[Repairs]) -> None:
-        """From now on let this sampler choose, also among these sets of repairs."""
-        self._sampler, self._repair_sets = sampler, tuple(repair_sets)
+    def sample_by(self, name: str, sampler: optuna.samplers.BaseSampler, repair_sets: Sequence[Repairs]) -> None:
+        """From now on let this sampler choose, also among these sets of repairs; trials keep its name."""
+        self.sampler_name, self._sampler, self._repair_sets = name, sampler, tuple(repair_sets)
 
     def _load(self, directions: list[Direction]) -> optuna.Study:
         with _damage_told(self._path):
@@ -164,25 +164,24 @@ class SearchStudy:
         with held_back(), storage_errors(self._path), _quiet():
             yield
 
-    def ask(self, space: BoundSpace, template: Recipe, *, origin: str) -> Asked | None:
+    def ask(self, space: BoundSpace, template: Recipe) -> Asked | None:
         """Let the sampler propose a setting of the space; None if it has nothing left to try.
 
         Args:
             space: Whose dimensions are the parameters of the trial.
             template: What the search's recipes have in common.
-            origin: Name of the sampler.
         """
         if isinstance(self._sampler, ProposerSampler):
             with _quiet():  # It may think for long: an interrupt need not wait.
                 recipe = self._sampler.propose(self._study, template)
-            return None if recipe is None else self._open(origin, recipe, self._parameters(recipe, space))
+            return None if recipe is None else self._open(self.sampler_name, recipe, self._parameters(recipe, space))
         with self._using():
             self._study.sampler = self._sampler
             trial = self._study.ask()
             with self._journal.together():
                 recipe = suggested(_suggest(trial, space, self._repair_sets), space, template, self._repair_sets)
-                _keep(trial, opening_attributes(origin, recipe))
-        return Asked(trial=trial, origin=origin, recipe=recipe)
+                _keep(trial, opening_attributes(self.sampler_name, recipe))
+        return Asked(trial=trial, origin=self.sampler_name, recipe=recipe)
 
     def rules_out(self, recipe: Recipe) -> bool:
         """Whether the sampler knows that a candidate cannot be run, by others that could not."""

@@ -89,6 +89,16 @@ def check_sampler(name: str) -> None:
         raise UsageError(f"There is no sampler {name!r}. Samplers: {', '.join(SAMPLERS)}.")
 
 
+def acting(name: str, problem: Problem | None) -> str:
+    """The sampler that proposes where this one was asked for: ``tpe`` if the project's own has no problem to look at.
+
+    Raises:
+        UsageError: If there is none of that name.
+    """
+    check_sampler(name)
+    return "tpe" if name in PROPOSERS and problem is None else name
+
+
 def make_sampler(
     name: str,
     *,
@@ -111,13 +121,13 @@ def make_sampler(
     Raises:
         UsageError: If there is none of that name.
     """
-    check_sampler(name)
+    name = acting(name, problem)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if name in PROPOSERS and problem is not None:
             proposer = PROPOSERS[name](problem, seed, budget)
             return ProposerSampler(proposer, problem, space, template)
-        return _OPTUNAS[name if name in _OPTUNAS else "tpe"](seed)
+        return _OPTUNAS[name](seed)
 
 
 class ProposerSampler(optuna.samplers.BaseSampler):
