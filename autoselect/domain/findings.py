@@ -161,8 +161,8 @@ class GroupCloseness:
 
 
 OWN_SCALE = (
-    "Give these channels an output of their own, or let the nodes at the end stay float (--keep-float), or have 16 bits "
-    "(--int16) if 256 times the steps are enough. Outputs of the model need a type as fine (--io-type)."
+    "Give these channels an output of their own, or let the nodes at the end stay float (--keep-float), or have 16 "
+    "bits (--int16) if 256 times the steps are enough. Outputs of the model need a type as fine (--io-type)."
 )
 """What helps channels that share a scale with far larger ones."""
 
