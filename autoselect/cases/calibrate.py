@@ -180,7 +180,7 @@ def load_float(
             return found
         what = {
             # The number is raised whenever what is kept of a source, or how it is made, changes.
-            "what": "float model of a source, format 3",
+            "what": "float model of a source, format 4",
             "source": cache.digest_of(source),
             "wishes": wishes,
             "versions": versions(further=("keras", "tf-keras")),

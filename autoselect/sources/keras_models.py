@@ -15,7 +15,7 @@ from typing import Any
 
 from autoselect.errors import ModelError, UsageError, first_line, sentence
 from autoselect.sources import recurrent
-from autoselect.sources.saved_models import fixed_specs, from_saved_model, run_converter, traced
+from autoselect.sources.saved_models import converted_folder, fixed_specs, from_saved_model, run_converter, traced
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, Wishes
 
@@ -207,7 +207,10 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
     # A Keras 3 model given to the converter directly keeps its weights as variables; exported, they are constants.
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
         knows_inputs = bool(getattr(model, "inputs", None))
-        if not (knows_inputs and _needs_fixed_export(model, wishes)):
+        needs_fixed = knows_inputs and _needs_fixed_export(model, wishes)
+        if knows_inputs and not needs_fixed and (content := _convert_at_once(model, wishes)):
+            return content
+        if not needs_fixed:
             try:
                 model.export(folder, format="tf_saved_model", verbose=False)
             except ValueError as exc:
@@ -221,6 +224,19 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
         # layers that alter pictures at random: its export does not say that the model is not trained.
         _export_fixed(model, folder, wishes)
         return from_saved_model(Path(folder)).content
+
+
+def _convert_at_once(model: Any, wishes: Wishes) -> bytes | None:
+    """Trace a model once, with a batch of 1, and convert it; None if that fails, for whatever reason.
+
+    Keras's own export traces the model several times, with a free batch, and the result is to be traced again. It takes
+    models that this does not take, such as those with tables.
+    """
+    # What is wrong is told by who tries next.
+    with tempfile.TemporaryDirectory(prefix="autoselect-") as folder, contextlib.suppress(Exception):
+        _export_fixed(model, folder, wishes)
+        return converted_folder(Path(folder))
+    return None
 
 
 def _needs_fixed_export(model: Any, wishes: Wishes) -> bool:

@@ -14,7 +14,7 @@ from zoo import tf
 from autoselect.api.source import source_bytes
 from autoselect.data.fit import fit_sample
 from autoselect.errors import ModelError, UsageError
-from autoselect.sources import loading
+from autoselect.sources import keras_models, loading
 from autoselect.sources.keras_models import from_keras, is_keras_model
 from autoselect.sources.saved_models import ConverterOptions, from_converter, is_converter
 from autoselect.sources.tflite_files import from_bytes
@@ -107,6 +107,24 @@ def test_live_models_predict_like_themselves(name: str) -> None:
     assert is_keras_model(model)
     assert not is_converter(model)
     assert_predicts_like(from_bytes(from_keras(model).content).content, model)
+
+
+@pytest.mark.parametrize("make", [image_model, pair_model])
+def test_a_keras_model_is_traced_once_and_becomes_what_its_own_export_does(
+    make: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, exported = make("Keras 3"), list[object]()
+    monkeypatch.setattr(type(model), "export", lambda *_, **__: exported.append(model))
+    at_once = reader.read_graph(fb.parse(from_keras(model).content))
+    assert not exported
+    monkeypatch.undo()
+    monkeypatch.setattr(keras_models, "_convert_at_once", lambda *_: None)
+    by_export = reader.read_graph(fb.parse(from_keras(model).content))
+    assert [(op.op_type, [at_once.tensors[i].name for i in op.outputs]) for op in at_once.ops] == [
+        (op.op_type, [by_export.tensors[i].name for i in op.outputs]) for op in by_export.ops
+    ]
+    ends = [[(g.tensors[i].name, g.tensors[i].shape) for i in (*g.inputs, *g.outputs)] for g in (at_once, by_export)]
+    assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
