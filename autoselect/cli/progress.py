@@ -81,12 +81,13 @@ class Tally:
 
 
 class PlainLog:
-    """A listener that writes whole lines, for logs: each stage, and the trials every few seconds."""
+    """A listener that writes whole lines, for logs: each stage, and every few seconds how far it is."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write, self._clock = write, clock
         self._tally = Tally()
         self._total: int | None = None
+        self._steps = 0
         self._begun = self._told = clock()
         self._open = False
 
@@ -100,6 +101,10 @@ class PlainLog:
                 self._tell()
             else:
                 self._open = True
+        elif isinstance(event, StepFinished):
+            self._steps += 1
+            if self._steps < (self._total or 0) and self._clock() - self._told >= _LINE_EVERY_SECONDS:
+                self._tell_steps()
         elif isinstance(event, EndedEarly):
             self._tell()
             self._write(f"ended early: {event.reason}")
@@ -112,6 +117,7 @@ class PlainLog:
         if self._total is None and (seconds := self._clock() - self._begun) >= _LINE_EVERY_SECONDS:
             self._write(f"  done in {clock(seconds)}")
         self._total, self._begun, self._told = event.total, self._clock(), self._clock()
+        self._steps = 0
         self._tally.begin(event)
         count = f" ({event.total})" if event.total else ""
         self._write(f"{STAGES.get(event.stage, event.stage)}{count}")
@@ -119,12 +125,17 @@ class PlainLog:
     def _tell(self) -> None:
         self._told, self._open = self._clock(), False
         of = f"/{self._total}" if self._total else ""
-        parts = [f"trials {self._tally.done}{of}", self._tally.note(), self._left()]
+        here = self._tally.done - self._tally.before  # The stage may begin more than once.
+        parts = [f"trials {self._tally.done}{of}", self._tally.note(), self._left(self._tally.done, here)]
         self._write(", ".join(filter(None, parts)))
 
-    def _left(self) -> str:
-        """Time left at the pace of this stage, which may begin more than once; nothing at the end."""
-        left, here = (self._total or 0) - self._tally.done, self._tally.done - self._tally.before
+    def _tell_steps(self) -> None:
+        self._told = self._clock()
+        self._write(f"  {self._steps} of {self._total}, {self._left(self._steps, self._steps)}")
+
+    def _left(self, done: int, here: int) -> str:
+        """Time left at the pace of what is done here of all that is done; nothing at the end."""
+        left = (self._total or 0) - done
         if left <= 0 or not here:
             return ""
         return f"about {clock(left * (self._told - self._begun) / here)} left"

@@ -10,7 +10,17 @@ import pytest
 from reviewing import Reviewed
 from rich.console import Console
 
-from autoselect.cases.events import STAGES, EndedEarly, Event, Noted, StageStarted, TrialFinished, Warned, logged
+from autoselect.cases.events import (
+    STAGES,
+    EndedEarly,
+    Event,
+    Noted,
+    StageStarted,
+    StepFinished,
+    TrialFinished,
+    Warned,
+    logged,
+)
 from autoselect.cli.console import Watcher, _bars, watching
 from autoselect.cli.progress import WAITS, PlainLog, Tally, clock
 
@@ -88,6 +98,16 @@ def test_a_log_says_how_long_a_stage_without_steps_took(reviewed: Reviewed) -> N
         (2.0, StageStarted(stage="trials", total=9)),
     )
     reviewed("a stage without steps takes half a minute", lines)
+
+
+def test_a_log_says_how_far_a_stage_with_steps_is(reviewed: Reviewed) -> None:
+    lines = lines_of(
+        (0.0, StageStarted(stage="probes", total=9)),
+        *((4.0, StepFinished(stage="probes")) for _ in range(9)),
+        (0.0, StageStarted(stage="picks")),
+        *((6.0, StepFinished(stage="picks")) for _ in range(2)),
+    )
+    reviewed("a stage with steps", lines)
 
 
 def test_a_log_says_why_trials_end_early(reviewed: Reviewed) -> None:
