@@ -9,7 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from typing import IO, TextIO
+from typing import IO
 
 import typer
 from rich.console import Console
@@ -72,12 +72,8 @@ def reported(*, debug: bool) -> Iterator[None]:
     try:
         with ends_like_ctrl_c():
             yield
-    except (typer.Exit, typer.BadParameter):
-        raise  # Typer tells of them.
-    except BrokenPipeError as exc:
-        if all(map(_is_read, (sys.stdout, sys.stderr))):
-            raise _unexpected(exc, debug=debug) from exc  # It is a pipe to another process.
-        raise  # Who reads our output has closed it, as `head` does, and typer ends quietly.
+    except (typer.Exit, typer.BadParameter, BrokenPipeError):
+        raise  # Typer tells of the first two; who reads our output has closed it, as `head` does, and it ends quietly.
     except AutoselectError as exc:
         _complain(f"Error: {exc}", debug=debug)
         raise typer.Exit(exc.exit_code) from exc
@@ -102,15 +98,6 @@ def _unexpected(exc: Exception, *, debug: bool) -> typer.Exit:
     hint = "" if debug else " --debug shows the traceback."
     _complain(f"Error: {type(exc).__name__}: {exc}. This is a bug, please report it.{hint}", debug=debug)
     return typer.Exit(1)
-
-
-def _is_read(stream: TextIO) -> bool:
-    """Whether somebody still reads a stream that we write."""
-    try:
-        stream.flush()
-    except OSError:
-        return False
-    return True
 
 
 def _complain(message: str, *, debug: bool) -> None:

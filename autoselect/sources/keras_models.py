@@ -208,7 +208,7 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
         knows_inputs = bool(getattr(model, "inputs", None))
         needs_fixed = knows_inputs and _needs_fixed_export(model, wishes)
-        if knows_inputs and not needs_fixed and (content := _convert_at_once(model, wishes)):
+        if knows_inputs and not needs_fixed and (content := _convert_at_once(model)):
             return content
         if not needs_fixed:
             try:
@@ -226,15 +226,17 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
         return from_saved_model(Path(folder)).content
 
 
-def _convert_at_once(model: Any, wishes: Wishes) -> bytes | None:
-    """Trace a model once, with a batch of 1, and convert it; None if that fails, for whatever reason.
+def _convert_at_once(model: Any) -> bytes | None:
+    """Trace a model once, with a batch of 1, and convert it; None if that fails, or if the model has another batch.
 
-    Keras's own export traces the model several times, with a free batch, and the result is to be traced again. It takes
-    models that this does not take, such as those with tables.
+    Keras's own export traces the model several times, with a free batch, and the result is to be traced again. It frees
+    the batch of models that have one, as those have that were built by a first call.
     """
+    if any(not tensor.shape or tensor.shape[0] not in (None, 1) for tensor in model.inputs):
+        return None
     # What is wrong is told by who tries next.
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder, contextlib.suppress(Exception):
-        _export_fixed(model, folder, wishes)
+        _export_fixed(model, folder, NO_WISHES)
         return converted_folder(Path(folder))
     return None
 

@@ -705,16 +705,6 @@ def test_a_reader_that_has_gone_is_no_bug() -> None:
     assert process.returncode == 1
 
 
-def test_another_pipe_that_broke_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
-
-    monkeypatch.setitem(vars(autoselect), "inspect", broken)
-    done = invoke("inspect", str(model_path()))
-    assert done.exit_code == 1
-    assert "BrokenPipeError" in done.stderr
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_a_sigterm_ends_a_search_in_order(tmp_path: Path) -> None:
     """As ``timeout``, a job queue or a container stops it."""

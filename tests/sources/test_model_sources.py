@@ -127,6 +127,25 @@ def test_a_keras_model_is_traced_once_and_becomes_what_its_own_export_does(
     assert ends[0] == ends[1]
 
 
+def called_once() -> Any:
+    """Its input has the batch of the call that built it, as after ``fit``."""
+    keras = keras_of("Keras 3")
+    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(2)])
+    model(np.zeros((32, 5), np.float32))
+    return model
+
+
+def of_four() -> Any:
+    keras = keras_of("Keras 3")
+    return keras.Sequential([keras.Input(batch_shape=(4, 5)), keras.layers.Dense(2)])
+
+
+@pytest.mark.parametrize("make", [called_once, of_four])
+def test_a_batch_that_a_keras_model_has_becomes_one(make: Callable[[], Any]) -> None:
+    graph = reader.read_graph(fb.parse(from_keras(make()).content))
+    assert [graph.tensors[i].shape for i in (*graph.inputs, *graph.outputs)] == [(1, 5), (1, 2)]
+
+
 @pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
 @pytest.mark.parametrize("how", ["live", "SavedModel"])
 def test_several_inputs_and_outputs(name: str, how: str, tmp_path: Path) -> None:

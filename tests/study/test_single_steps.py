@@ -8,7 +8,8 @@ from autoselect.errors import UsageError
 from autoselect.study.what_if.moves import GOALS, Move, cheapest
 
 
-def move(name: str, penalty: float, size: int, drop: float | None) -> Move:
+def move(name: str, penalty: float, size: int, drop: float | None, told: float | None = None) -> Move:
+    """A step; what answers tell it adds to the drop is by default what is guessed."""
     return Move(
         unit=0,
         nodes=(name,),
@@ -20,7 +21,8 @@ def move(name: str, penalty: float, size: int, drop: float | None) -> Move:
         drop_high=None,
         more_penalty=penalty,
         more_bytes=size,
-        more_drop=drop,
+        more_drop=drop if told is None else told,
+        guessed_more=drop,
     )
 
 
@@ -33,6 +35,8 @@ MOVES = [
     move("unknown", -9.0, -900, None),
     move("small", 0.0, -500, 0.05),
     move("nothing", 0.0, 0, 0.0),
+    move("scored worse", 1.0, 0, -0.02, told=0.01),
+    move("only the start was scored worse", 1.0, 0, 0.0, told=-0.01),
 ]
 
 ORDERS = {

@@ -33,7 +33,9 @@ class Move:
         drop_high: Its upper end.
         more_penalty: What it adds to the penalty.
         more_bytes: What it adds to the size.
-        more_drop: What it adds to the expected drop; None if nobody knows.
+        more_drop: What it adds to the expected drop, as answers tell both; None if nobody knows.
+        guessed_more: The same by one guess for both, as of candidates that were not scored: a score that is better or
+            worse than the guess says nothing of steps. None if nobody knows.
     """
 
     unit: int
@@ -47,6 +49,7 @@ class Move:
     more_penalty: float
     more_bytes: int
     more_drop: float | None
+    guessed_more: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +69,21 @@ def moves_from(questions: Questions, answer: WhatIf) -> list[Move]:
     """
     units = [tuple(sorted(unit.nodes)) for unit in questions.tried.problem.units]
     steps = list(_steps(questions, answer))
-    stay, *others = zip(steps, _likely(questions, steps), strict=True)
+    guesses = _guessed(questions, steps)
+    stay, *others = zip(steps, _told(questions, steps, guesses), guesses, strict=True)
     return [_move(stay, step, units[step[0].unit]) for step in others]
 
 
-def _move(before: tuple[_Step, Likely | None], after: tuple[_Step, Likely | None], nodes: tuple[str, ...]) -> Move:
-    (start, old), (end, new) = before, after
+_Expected = tuple[_Step, Likely | None, Likely | None]
+"""A step, what an answer tells of it, and what is guessed of it as of one who was not scored."""
+
+
+def _move(before: _Expected, after: _Expected, nodes: tuple[str, ...]) -> Move:
+    (start, *olds), (end, *news) = before, after
+    told, guessed = (
+        None if new is None or old is None else new.drop - old.drop for old, new in zip(olds, news, strict=True)
+    )
+    new = news[0]
     return Move(
         unit=end.unit,
         nodes=nodes,
@@ -83,7 +95,8 @@ def _move(before: tuple[_Step, Likely | None], after: tuple[_Step, Likely | None
         drop_high=None if new is None else new.high,
         more_penalty=end.forecast.cut.penalty - start.forecast.cut.penalty,
         more_bytes=end.forecast.plan.size_bytes - start.forecast.plan.size_bytes,
-        more_drop=None if new is None or old is None else new.drop - old.drop,
+        more_drop=told,
+        guessed_more=told if guessed is None else guessed,
     )
 
 
@@ -116,21 +129,24 @@ def _has_int16(questions: Questions, answer: WhatIf) -> bool:
     return bool(questions.workshop.blueprint(answer.recipe, questions.place_of(answer)).int16_nodes)
 
 
-def _likely(questions: Questions, steps: Sequence[_Step]) -> list[Likely | None]:
-    """What is expected of each candidate, as an answer tells it: by its own score if it has one; None if unknown."""
+def _guessed(questions: Questions, steps: Sequence[_Step]) -> list[Likely | None]:
+    """What is expected of each candidate, as of one who was not scored; None where nobody knows."""
     tried = questions.tried
-    plans = [step.forecast.plan for step in steps]
-    found = [
-        questions.measured(step.recipe, plan, tried.scored_as(step.recipe, plan))
-        for step, plan in zip(steps, plans, strict=True)
-    ]
-    unscored = [
-        i for i, step in enumerate(steps) if found[i] is None and not tried.why_unknown(step.recipe, plans[i].kinds)
-    ]
+    known = [i for i, step in enumerate(steps) if not tried.why_unknown(step.recipe, step.forecast.plan.kinds)]
+    found: list[Likely | None] = [None] * len(steps)
     if tried.expectation is not None:
-        masks = [tried.mask(steps[i].recipe) for i in unscored]
-        for i, likely in zip(unscored, tried.expectation.likely_each(masks), strict=True):
+        masks = [tried.mask(steps[i].recipe) for i in known]
+        for i, likely in zip(known, tried.expectation.likely_each(masks), strict=True):
             found[i] = likely
+    return found
+
+
+def _told(questions: Questions, steps: Sequence[_Step], guesses: Sequence[Likely | None]) -> list[Likely | None]:
+    """What an answer tells of each candidate: by its own score if it has one, else the guess."""
+    found = []
+    for step, guess in zip(steps, guesses, strict=True):
+        plan = step.forecast.plan
+        found.append(questions.measured(step.recipe, plan, questions.tried.scored_as(step.recipe, plan)) or guess)
     return found
 
 
@@ -139,6 +155,7 @@ def cheapest(moves: Sequence[Move], goal: str) -> list[Move]:
 
     Steps to less penalty or size count by what they lower for each expected drop that they add; steps to less drop by
     what they lower for each penalty that they add. Those that add nothing come first, and of these what lowers most.
+    What a step does to the drop is by one guess for both candidates; answers must tell less drop, too.
 
     Args:
         moves: Steps from one candidate.
@@ -152,10 +169,11 @@ def cheapest(moves: Sequence[Move], goal: str) -> list[Move]:
     if goal == "drop":
         if moves and all(move.more_drop is None for move in moves):
             raise UsageError("Nobody knows what such candidates lose, so no step can be chosen by it.")
-        return _ranked(moves, lambda move: -_or_nan(move.more_drop), lambda move: move.more_penalty)
+        lower = [move for move in moves if move.more_drop is not None and move.more_drop < 0.0]
+        return _ranked(lower, lambda move: -_or_nan(move.guessed_more), lambda move: move.more_penalty)
     if goal == "size":
-        return _ranked(moves, lambda move: -float(move.more_bytes), lambda move: _or_nan(move.more_drop))
-    return _ranked(moves, lambda move: -move.more_penalty, lambda move: _or_nan(move.more_drop))
+        return _ranked(moves, lambda move: -float(move.more_bytes), lambda move: _or_nan(move.guessed_more))
+    return _ranked(moves, lambda move: -move.more_penalty, lambda move: _or_nan(move.guessed_more))
 
 
 def _ranked(moves: Sequence[Move], gain: Callable[[Move], float], price: Callable[[Move], float]) -> list[Move]:
