@@ -134,7 +134,7 @@ class PlainLog:
         self._write(f"  {self._steps} of {self._total}, {self._left(self._steps, self._steps)}")
 
     def _left(self, done: int, here: int) -> str:
-        """Time left at the pace of what is done here of all that is done; nothing at the end."""
+        """Time left at the pace of this stage, which did ``here`` of what is done; nothing at the end."""
         left = (self._total or 0) - done
         if left <= 0 or not here:
             return ""

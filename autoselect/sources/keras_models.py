@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import logging
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from autoselect.errors import ModelError, UsageError, first_line, sentence
 from autoselect.sources import recurrent
-from autoselect.sources.saved_models import converted_folder, fixed_specs, from_saved_model, run_converter, traced
+from autoselect.sources.saved_models import fixed_specs, from_saved_model, run_converter, traced
 from autoselect.sources.tflite_files import FloatModel
 from autoselect.sources.wishes import NO_WISHES, Wishes
 
+_LOG = logging.getLogger(__name__)
 _MIXED = frozenset({"mixed_float16", "mixed_bfloat16"})
+_REFUSALS = (ModelError, ValueError, TypeError, LookupError, AttributeError, AssertionError, RuntimeError)
+"""What Keras and TensorFlow raise if they cannot trace or save a model."""
 KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
 
 
@@ -208,9 +212,9 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="autoselect-") as folder:
         knows_inputs = bool(getattr(model, "inputs", None))
         needs_fixed = knows_inputs and _needs_fixed_export(model, wishes)
-        if knows_inputs and not needs_fixed and (content := _convert_at_once(model)):
-            return content
         if not needs_fixed:
+            if knows_inputs and _is_exported_once(model, folder):
+                return from_saved_model(Path(folder), wishes).content
             try:
                 model.export(folder, format="tf_saved_model", verbose=False)
             except ValueError as exc:
@@ -226,21 +230,6 @@ def _convert_keras_3(model: Any, wishes: Wishes) -> bytes:
         return from_saved_model(Path(folder)).content
 
 
-def _convert_at_once(model: Any) -> bytes | None:
-    """Trace a model once, with a batch of 1, and convert it; None if that fails, or if the model has another batch.
-
-    Keras's own export traces the model several times, with a free batch, and the result is to be traced again. It frees
-    the batch of models that have one, as those have that were built by a first call.
-    """
-    if any(not tensor.shape or tensor.shape[0] not in (None, 1) for tensor in model.inputs):
-        return None
-    # What is wrong is told by who tries next.
-    with tempfile.TemporaryDirectory(prefix="autoselect-") as folder, contextlib.suppress(Exception):
-        _export_fixed(model, folder, NO_WISHES)
-        return converted_folder(Path(folder))
-    return None
-
-
 def _needs_fixed_export(model: Any, wishes: Wishes) -> bool:
     return bool(wishes.shapes or recurrent.layers_of(model, is_tf_keras=False)) or _trains_by_default(model)
 
@@ -251,12 +240,31 @@ def _trains_by_default(model: Any) -> bool:
     return any(parameter is not None and parameter.default is True for parameter in told)
 
 
+def _is_exported_once(model: Any, folder: str) -> bool:
+    """Save a model with a free batch, traced once: Keras's own export traces it several times. False if that fails."""
+    import tensorflow as tf
+
+    if any(not tensor.shape for tensor in model.inputs):
+        return False
+    specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name=tensor.name) for tensor in model.inputs]
+    try:
+        _export(model, folder, specs)
+    except (*_REFUSALS, tf.errors.OpError) as exc:
+        _LOG.info("%s is exported by Keras, since a single trace of it failed: %s", model.name, first_line(exc))
+        return False
+    return True
+
+
 def _export_fixed(model: Any, folder: str, wishes: Wishes) -> None:
     """Save a model with every size of its inputs fixed: Keras's own export leaves the batch free."""
+    _export(model, folder, fixed_specs([(tensor.name, tensor) for tensor in model.inputs], wishes))
+
+
+def _export(model: Any, folder: str, specs: Sequence[Any]) -> None:
+    """Save a model as it is when it is not trained, for inputs of these specs in the order of the model's."""
     import keras
     import tensorflow as tf
 
-    specs = fixed_specs([(tensor.name, tensor) for tensor in model.inputs], wishes)
     structure = getattr(model, "_inputs_struct", None)
     keys = recurrent.argument_names(spec.name for spec in specs)
 

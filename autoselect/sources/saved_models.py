@@ -85,7 +85,7 @@ def from_saved_model(folder: Path, wishes: Wishes = NO_WISHES) -> FloatModel:
         raise ModelError(f"TensorFlow cannot load the SavedModel {folder}: {first_line(exc)}") from exc
     found = dict(loaded.signatures)
     key = _chosen(tuple(found), wishes.signature, folder)
-    content = _converted(loaded, found[key], folder, key, wishes)
+    content = _converted(loaded, found[key], str(folder), key, wishes)
     # Keras's ``serve`` is the same call under another name.
     others = [other for other in found if other != key and {other, key} != {"serve", _DEFAULT_SIGNATURE}]
     is_news = bool(others) and wishes.signature is None
@@ -103,7 +103,7 @@ def _chosen(keys: Sequence[str], wanted: str | None, folder: Path) -> str:
     return wanted or (_DEFAULT_SIGNATURE if _DEFAULT_SIGNATURE in keys else keys[0])
 
 
-def _converted(loaded: Any, signature: Any, folder: Path, key: str, wishes: Wishes) -> bytes:
+def _converted(loaded: Any, signature: Any, folder: str, key: str, wishes: Wishes) -> bytes:
     import tensorflow as tf
 
     arguments = signature.structured_input_signature[1]
@@ -115,18 +115,7 @@ def _converted(loaded: Any, signature: Any, folder: Path, key: str, wishes: Wish
         return run_converter(tf.lite.TFLiteConverter.from_concrete_functions([function], loaded))
     except ModelError:
         # Fused recurrent ops survive only when the converter reads the folder itself, with a batch fixed by its author.
-        return converted_folder(folder, key)
-
-
-def converted_folder(folder: Path, key: str = _DEFAULT_SIGNATURE) -> bytes:
-    """Convert a signature of a SavedModel as it is, with the sizes that its author gave it.
-
-    Raises:
-        ModelError: If TensorFlow cannot convert it.
-    """
-    import tensorflow as tf
-
-    return run_converter(tf.lite.TFLiteConverter.from_saved_model(str(folder), signature_keys=[key]))
+        return run_converter(tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[key]))
 
 
 def fixed_specs(named: Sequence[tuple[str, Any]], wishes: Wishes) -> list[Any]:

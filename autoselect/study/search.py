@@ -40,7 +40,7 @@ from autoselect.study.proposing.pins import holding
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording.manifest import pinned_in_words, pinned_trials
 from autoselect.study.recording.optuna_study import SearchStudy
-from autoselect.study.recording.samplers import PROPOSERS, SAMPLERS, acting, make_sampler
+from autoselect.study.recording.samplers import PROPOSERS, SAMPLERS, make_sampler, sampler_in_use
 from autoselect.study.remarks import note, remarked
 from autoselect.study.request import Request
 from autoselect.study.setup.baselines import Baseline, baselines
@@ -250,7 +250,7 @@ class _Search:
         )
         if self.problem is None:
             refuse_unkept_pins(self.request)
-        self.study.sample_by(acting(settings.sampler, self.problem), sampler, settings.repairs.alternatives)
+        self.study.sample_by(sampler_in_use(settings.sampler, self.problem), sampler, settings.repairs.alternatives)
         self._start_trials()
         models, trials, late = self._baselines(are_whole_known=True), settings.trials, self._late
         if self.request.members:  # Nothing is proposed beside these, however many of them failed before.

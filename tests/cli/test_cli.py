@@ -694,9 +694,10 @@ def test_report_writes_the_page_and_names_it(monkeypatch: pytest.MonkeyPatch, tm
     assert calls == [("run", None), ("run", "x.html")]
 
 
-def test_a_reader_that_has_gone_is_no_bug() -> None:
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_a_reader_that_has_gone_is_no_bug(form: list[str]) -> None:
     """As in ``autoselect inspect MODEL | head -1``."""
-    command = [sys.executable, "-m", "autoselect", "inspect", str(model_path())]
+    command = [sys.executable, "-m", "autoselect", "inspect", str(model_path()), *form]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

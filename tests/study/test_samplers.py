@@ -24,9 +24,9 @@ from autoselect.study.recording.samplers import (
     PROPOSERS,
     SAMPLERS,
     ProposerSampler,
-    acting,
     check_sampler,
     make_sampler,
+    sampler_in_use,
 )
 
 FIVE = chain_of([0.3, 0.1, 0.02, 0.2, 0.05])
@@ -400,7 +400,7 @@ def test_a_sampler_by_name(name: str, made: tuple[Problem, type[optuna.samplers.
 def test_without_a_problem_the_projects_own_are_tpe(name: str) -> None:
     found = make_sampler(name, seed=0, problem=None, space=TOGGLES, template=Recipe(), budget=10)
     assert type(found) is optuna.samplers.TPESampler
-    assert (acting(name, None), acting(name, FIVE)) == ("tpe", name)
+    assert (sampler_in_use(name, None), sampler_in_use(name, FIVE)) == ("tpe", name)
 
 
 def test_a_sampler_of_no_name_is_refused() -> None:

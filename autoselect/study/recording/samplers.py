@@ -89,7 +89,7 @@ def check_sampler(name: str) -> None:
         raise UsageError(f"There is no sampler {name!r}. Samplers: {', '.join(SAMPLERS)}.")
 
 
-def acting(name: str, problem: Problem | None) -> str:
+def sampler_in_use(name: str, problem: Problem | None) -> str:
     """The sampler that proposes where this one was asked for: ``tpe`` if the project's own has no problem to look at.
 
     Raises:
@@ -121,7 +121,7 @@ def make_sampler(
     Raises:
         UsageError: If there is none of that name.
     """
-    name = acting(name, problem)
+    name = sampler_in_use(name, problem)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if name in PROPOSERS and problem is not None:

@@ -231,7 +231,7 @@ class Questions:
 
         Args:
             recipe: Of the candidate.
-            plan: Likewise.
+            plan: What becomes of its nodes.
             trial: That scored it, if any.
         """
         if trial is not None and trial.scores is not None:
