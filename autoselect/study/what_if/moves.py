@@ -109,15 +109,14 @@ def _steps(questions: Questions, answer: WhatIf) -> Iterator[_Step]:
     start = questions.forecast(answer.recipe, place)
     yield _Step(unit=-1, state="", recipe=answer.recipe, forecast=start)
     met = {start.plan.kinds}
-    names = [node.name for node in questions.workshop.prepared.layers.nodes]
+    numbers = {node.name: number for number, node in enumerate(questions.workshop.prepared.layers.nodes)}
     for i, unit in enumerate(questions.tried.problem.units):
-        numbers = [number for number, name in enumerate(names) if name in unit.nodes]
         for state, option in MOVES.items():
             recipe = moved(answer.recipe, **{option: unit.nodes - pinned})
             if recipe == answer.recipe or (state == "int16" and not _has_int16(questions, answer)):
                 continue
             forecast = questions.forecast(recipe, place)
-            if STATES[state] not in {forecast.plan.kinds[node] for node in numbers}:
+            if STATES[state] not in {forecast.plan.kinds[numbers[name]] for name in unit.nodes}:
                 continue
             if forecast.plan.kinds not in met and not questions.refusal(recipe, place, forecast):
                 met.add(forecast.plan.kinds)
