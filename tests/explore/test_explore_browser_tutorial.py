@@ -67,7 +67,10 @@ def test_a_person_who_knows_the_model_makes_by_hand_what_is_as_cheap_as_the_reco
     assert pictures == ["1", "2", "3", "4", "5"]
     assert [step.said for step in (steps[0], *steps[-2:])] == ["Start from all int8", "Score", "Tick three repairs"]
     run = autoselect.load_run(demo)
-    made = run.trials[run.trials["origin"] == "user"].iloc[0]
+    nodes = [*run.what_if("int8").nodes]
+    moved = [name for words, count in tour.KNOWN.items() for name in [n for n in nodes if words in n][:count]]
+    asked = run.what_if("int8", int16=moved)  # On some processors the search has tried it by itself.
+    made = run.trials[run.trials["number"] == asked.trial].iloc[0]
     assert made["penalty"] <= recommended.penalty
     assert made["drop"] <= recommended.allowed_drop
     shown = steps[-2].figures
