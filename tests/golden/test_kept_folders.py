@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from typer.testing import CliRunner
 import autoselect
 from autoselect.cases.events import TrialFinished
 from autoselect.cli.main import app
-from autoselect.domain.recipe import Recipe
-from autoselect.errors import AutoselectError, RunFolderError
+from autoselect.errors import RunFolderError
 from autoselect.quantize.building.build import BUILDER_VERSION
 from autoselect.runs.files import write_json
 
@@ -73,16 +71,6 @@ def test_a_pick_that_is_no_more_can_still_be_taken_from_the_run_that_made_it(tmp
     assert "balanced" in shown.stdout
 
 
-def _refuse_but_for_rounding(folder: Path, told: str) -> None:
-    """Skip if a candidate came out different that has repairs by values: another processor has other last digits."""
-    named = re.match(r"Candidate (\w+) was built again and came out different", told)
-    assert named, told
-    trials = autoselect.load_run(folder).trials
-    recipe = Recipe.from_json(trials.loc[trials["id"] == named[1], "recipe"].iloc[0])
-    assert recipe.repairs or recipe.int16_nodes, told
-    pytest.skip(f"this processor computes other last digits than the one that kept the folder: {told}")
-
-
 @pytest.mark.parametrize("case", golden.CASES)
 def test_a_kept_folder_is_resumed(case: str, tmp_path: Path) -> None:
     folder, told = golden.placed(case, tmp_path / "moved"), []
@@ -92,13 +80,14 @@ def test_a_kept_folder_is_resumed(case: str, tmp_path: Path) -> None:
         run = autoselect.resume(folder, trials=count + MORE, listener=told.append)
     except RunFolderError as refusal:
         pytest.fail(f"{refusal}\nWhere that is meant (another TensorFlow, another builder): {golden.AGAIN}")
-    except AutoselectError as error:
-        _refuse_but_for_rounding(folder, str(error))
     assert [event.number for event in told if isinstance(event, TrialFinished)] == [count, count + 1]
     assert golden.facts(run)["trials"]["data"][:count] == known
     assert run.trials[MEASURED][:count].equals(before)
     assert len(run.trials) == count + MORE
     assert all(run.model_path(pick).exists() for pick in run.picks)
+    # Only what repairs round by values may come out different, on another kind of processor.
+    different = [message for message in run.summary["warnings"] if "came out different" in message]
+    assert not [message for message in different if message.startswith(("The baseline fiq ", "The baseline drq "))]
     assert run.what_if("recommended").size_bytes == run.model_path("recommended").stat().st_size
 
 

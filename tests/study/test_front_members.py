@@ -7,6 +7,7 @@ import re
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,6 +120,27 @@ def test_luck_with_a_metric_that_is_no_mean_does_not_hide_what_is_closer_to_floa
     assert [r.number for r in front] == [1, 0, 2]
     assert sorted(pool.asked) == ["0" * 10, "1" * 10, "2" * 10]
     assert [r.scores.drop_noise for r in front if r.scores] == [3.0] * 3
+
+
+def test_what_comes_out_different_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
+    """As on another kind of processor; one comes out as it was, and the job of another dies."""
+    records = [record(i, *row, 120) for i, row in enumerate((CLOSE, LUCKY, SMALL))]
+
+    class Building:
+        def submit(self, job: Any, root: Path, recipe: str) -> Future[Any]:
+            future: Future[Any] = Future()
+            numbers.append(len(numbers))
+            if numbers[-1] == 2:
+                future.set_exception(WorkerDied("The worker was killed."))
+            else:
+                future.set_result(SimpleNamespace(sha256="0" * 10))
+            return future
+
+    numbers: list[int] = []
+    failures = front_files.restore(records, tmp_path, Building())  # type: ignore[arg-type]
+    assert [*failures] == [records[1].id, records[2].id]
+    assert "processor" in failures[records[1].id]
+    assert failures[records[2].id] == "The worker was killed."
 
 
 class Dying(Measuring):
