@@ -19,17 +19,18 @@ from autoselect.runs.records import TrialRecord
 _MEMBER_FILE = re.compile(r"([0-9a-f]{10})\.(?:tflite|recipe\.json|(?:litert|ai-edge)-quantizer\.json|build\.py)")
 
 
-_DIFFERENT = (
+DIFFERENT = (
     "It came out different from the one that was scored. Another kind of processor computes other last digits, which "
     "repairs round by."
 )
+"""Why the bytes of a candidate are not those that were scored."""
 
 
 def restore(records: Sequence[TrialRecord], case_root: Path, pool: Workers) -> dict[str, str]:
     """Build again the candidates whose files an earlier process did not keep.
 
     Returns:
-        Why one could not be built again, or came out different, by id.
+        Why a candidate could not be built again, or why its bytes are not those that were scored, by its id.
     """
     files = CaseFiles(root=case_root)
     running = [
@@ -45,7 +46,7 @@ def restore(records: Sequence[TrialRecord], case_root: Path, pool: Workers) -> d
             failures[record.id] = str(exc)
             continue
         if record.scores and built.sha256 != record.scores.sha256:
-            failures[record.id] = _DIFFERENT
+            failures[record.id] = DIFFERENT
     return failures
 
 

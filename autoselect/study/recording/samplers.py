@@ -90,7 +90,7 @@ def check_sampler(name: str) -> None:
 
 
 def sampler_in_use(name: str, problem: Problem | None) -> str:
-    """The sampler that proposes where this one was asked for: ``tpe`` if the project's own has no problem to look at.
+    """The sampler that proposes if this name is asked for: ``tpe`` if one of ``PROPOSERS`` has no problem to look at.
 
     Raises:
         UsageError: If there is none of that name.

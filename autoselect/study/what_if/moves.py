@@ -33,9 +33,10 @@ class Move:
         drop_high: Its upper end.
         more_penalty: What it adds to the penalty.
         more_bytes: What it adds to the size.
-        more_drop: What it adds to the expected drop, as answers tell both; None if nobody knows.
-        guessed_more: The same by one guess for both, as of candidates that were not scored: a score that is better or
-            worse than the guess says nothing of steps. None if nobody knows.
+        more_drop: What it adds to the expected drop, as answers tell the drops before and after it; None if nobody
+            knows.
+        guessed_more: The same if the drops before and after it are guessed, as of candidates that were not scored. So
+            the start's own score, which may be better or worse than its guess, is in no step. None if nobody knows.
     """
 
     unit: int
