@@ -145,14 +145,13 @@ def blind_score(root: Path) -> float | None:
     return metric.summarise(rows) if lowest <= 0.0 else None  # NaN where the metric has no value for such rows.
 
 
-def score_types(root: Path, recipe_json: str) -> tuple[float, float | None]:
+def score_types(root: Path, recipe_json: str) -> tuple[float, PairedDrop | None]:
     """Score the float model on the search samples with the types of inputs and outputs that a recipe has.
 
     The nodes and repairs of the recipe do not count.
 
     Returns:
-        The score, and the lower end of the 95 % interval of what these types lose, in the metric's units. This end is
-        None with an evaluator that returns one number.
+        The score, and what these types lose against the float model; None with an evaluator that returns one number.
 
     Raises:
         BuildError: If it cannot be built.
@@ -167,8 +166,7 @@ def score_types(root: Path, recipe_json: str) -> tuple[float, float | None]:
     write_bytes(case.files.candidate(candidate.sha256), candidate.content)
     value = score(root, candidate.sha256, "search", False).value
     with score_errors(candidate.sha256):
-        pair = paired(root, candidate.sha256)
-    return value, None if pair is None else pair.low
+        return value, paired(root, candidate.sha256)
 
 
 def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:

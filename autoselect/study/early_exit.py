@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from autoselect.domain.picks import DEFAULT_DROPS
 from autoselect.domain.quantities import BY_COLUMN
 from autoselect.domain.recipe import ALL_BITS
 from autoselect.domain.states import left_out_of
-from autoselect.domain.targets import spilled_bytes
+from autoselect.domain.targets import Target, spilled_bytes
 from autoselect.domain.words import asked, lost_at_most, whole_model
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
@@ -33,13 +33,27 @@ from autoselect.study.yardstick import Yardstick
 
 
 def stop_of(
-    request: Request, yardstick: Yardstick, root: Path, pool: Workers, study: SearchStudy, problem: Problem | None
+    request: Request,
+    yardstick: Yardstick,
+    root: Path,
+    pool: Workers,
+    study: SearchStudy,
+    problem: Problem | None,
+    forecasts: Callable[[], Problem | None],
 ) -> Stop:
     """The search has nothing to do if the all-integer model of 8 bits is sure to be as good as is asked for.
 
     It must be so by its own score, and by what picks go by: else another model would be recommended. No unit that is
-    left out may make it cheaper by the forecasts. Without a problem there are no forecasts: then no op of it may be
-    float, and the target computes nothing for less outside of integers.
+    left out may make it cheaper.
+
+    Args:
+        request: What the user asked for.
+        yardstick: What candidates are compared with.
+        root: Folder of the case.
+        pool: Workers that measure how sure a score is.
+        study: The trials so far.
+        problem: What samplers know; None before units were tried.
+        forecasts: Makes a problem that knows costs alone, for a search that has no other; None if it cannot.
     """
     if request.members:
         return lambda _: "nothing is proposed beside the members of other runs"
@@ -48,8 +62,8 @@ def stop_of(
     pinned = frozenset[str]() if problem is None else problem.pinned
 
     def reason(scored: Sequence[Scores]) -> str | None:
-        known = {r.scores.sha256 for r in study.records() if r.scores and r.recipe and left_out_of(r.recipe) <= pinned}
-        integers = (s for s in scored if s.sha256 in known)
+        whole = {r.scores.sha256 for r in study.records() if r.scores and r.recipe and left_out_of(r.recipe) <= pinned}
+        integers = (s for s in scored if s.sha256 in whole)
         integer = min(integers, key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
             return None
@@ -67,17 +81,35 @@ def stop_of(
             f"{lost_at_most(bound, request.metric_name)}; {asked(yardstick.allowed_drop, request.metric_name)}"
         )
         steps = yardstick.steps(request.settings.front_spacing)
-        if problem is None:
-            is_cheapest = not integer.float_ops and not read_target(request.settings.target).is_cheaper_outside
-        else:
-            is_cheapest = cheaper_than_integers(problem, steps) is None
-        told = f"{good}; {_CHEAPEST}" if integer.float_ops else good
-        return told if is_cheapest else None
+        if not _is_cheapest(integer, problem, forecasts, steps, read_target(request.settings.target)):
+            return None
+        return f"{good}; {_CHEAPEST}" if integer.float_ops else good
 
     return reason
 
 
 _CHEAPEST = "by the forecasts, leaving out a unit, or all between two float ops, makes it no cheaper"
+
+
+def _is_cheapest(
+    integer: Scores,
+    problem: Problem | None,
+    forecasts: Callable[[], Problem | None],
+    steps: Mapping[str, float],
+    target: Target,
+) -> bool:
+    """Whether no unit that is left out makes the all-integer model cheaper.
+
+    Before units were tried, no op of it may be float, and the target may compute nothing for less outside of integers.
+    If no tensor of it goes between accelerator and host, it is the cheapest then, and nothing is forecast.
+    """
+    if problem is None:
+        if integer.float_ops or target.is_cheaper_outside:
+            return False
+        if not integer.crossing_tensors:
+            return True
+        problem = forecasts()
+    return problem is not None and cheaper_than_integers(problem, steps) is None
 
 
 def _may_end(request: Request, yardstick: Yardstick) -> bool:

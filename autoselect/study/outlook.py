@@ -11,15 +11,13 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from autoselect.cases import build_jobs, chip_jobs, prepare_jobs, score_jobs
+from autoselect.cases import build_jobs, chip_jobs, score_jobs
 from autoselect.cases.divergence import runs_on_kernels
 from autoselect.cases.events import Listener, Noted, StageStarted, ignore
 from autoselect.cases.feedback import question_of
-from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
 from autoselect.cases.repeat_jobs import RUNS_AT_LEAST
 from autoselect.cases.settled import Settled
-from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.result import Result
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import EXACT, SIXTEEN
@@ -31,6 +29,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.scoring.racing import first_look
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
+from autoselect.study.forecasts import plain_forecaster
 from autoselect.study.proposing.problem import Unit
 from autoselect.study.recording.samplers import PROPOSERS
 from autoselect.study.remarks import warned
@@ -39,7 +38,7 @@ from autoselect.study.run import opened
 from autoselect.study.setup import repeatability
 from autoselect.study.setup.baselines import all_in_16_bits, baselines, recipe_for
 from autoselect.study.setup.probing import Prober, probe_count
-from autoselect.study.setup.problem import forecaster, units_of
+from autoselect.study.setup.problem import units_of
 from autoselect.study.setup.repair_choice import seconds_expected
 from autoselect.study.stage_clock import StageClock
 from autoselect.tflite import reader, wide_kernels
@@ -254,17 +253,14 @@ def _seconds_of_asking(case: Case, settings: Settled, pool: Workers, space: Boun
     """Seconds in which the project's own samplers choose a candidate: that of the forecasts that one ask takes."""
     if settings.sampler not in PROPOSERS:
         return 0.0
-    recipe, target = settings.template, target_as_seen(read_target(settings.target), case.files)
     try:
-        blueprint = pool.call(prepare_jobs.blueprint, case.files.root, recipe.to_json(), SIXTEEN in settings.states)
+        forecast = plain_forecaster(case, settings, space, pool)
     except TrialError:
         return math.nan
-    repairs = corrected_at_once(recipe.repairs)
-    forecast = forecaster({repairs: blueprint}, case.layers, settings, target, space)
     begun = time.perf_counter()
     # Four forecasts are timed. An ask takes 73 with 40 units and 77 with 120 (`experiments/cost`).
     for _ in range(4):
-        forecast(space.pin(frozenset()), {}, repairs)
+        forecast(space.pin(frozenset()), {}, settings.template.repairs)
     return (time.perf_counter() - begun) / 4 * 75
 
 
@@ -289,7 +285,7 @@ def _measured(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -
         Them, and why the first cannot be built or scored; without figures and with a reason if it cannot.
     """
     call = partial(pool.call, timeout_seconds=settings.trial_timeout)
-    recipes, found = [settings.template], list[_Whole]()
+    recipes, found = [baselines(case.layers, space, settings.template)[0].recipe], list[_Whole]()
     if SIXTEEN in settings.states:
         left_out, wide = all_in_16_bits(case.layers, space)
         recipes.append(recipe_for(left_out, settings.template, {SIXTEEN: wide}))

@@ -34,6 +34,7 @@ from autoselect.study import references
 from autoselect.study.early_exit import stop_of
 from autoselect.study.finishing.explain import write_explanations
 from autoselect.study.finishing.finish import Finish
+from autoselect.study.forecasts import unprobed
 from autoselect.study.loop import SearchLoop, Stop
 from autoselect.study.proposing.forecast_check import ForecastCheck
 from autoselect.study.proposing.pins import holding
@@ -361,7 +362,9 @@ class _Search:
         )
 
     def _stop(self) -> Stop:
-        return stop_of(self.request, self.yardstick, self.case.files.root, self.pool, self.study, self.problem)
+        forecasts = partial(unprobed, self.case, self.settings, self.yardstick, self.space, self.pool)
+        root = self.case.files.root
+        return stop_of(self.request, self.yardstick, root, self.pool, self.study, self.problem, forecasts)
 
     def _baselines(self, *, are_whole_known: bool = False) -> list[Baseline]:
         """The baselines that the target can run, and the front members of other runs that are merged.

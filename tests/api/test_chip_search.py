@@ -128,11 +128,15 @@ def test_what_surely_does_not_spill_is_not_compiled_before_the_front(found: auto
     assert not any("is compiled" in note for note in found.manifest["notes"])
 
 
+def samples(shape: tuple[int, ...]) -> list[dict[str, np.ndarray]]:
+    return [{"x0": row} for row in np.random.default_rng(0).normal(size=(12, *shape)).astype(np.float32)]
+
+
 def searched(folder: Path, source: zoo.Source, shape: tuple[int, ...], **wishes: Any) -> autoselect.Run:
     """A search of a model of one input, on random samples, without an emulation."""
     model = folder / "model.tflite"
     model.write_bytes(source.float_model)
-    rows = [{"x0": row} for row in np.random.default_rng(0).normal(size=(12, *shape)).astype(np.float32)]
+    rows = samples(shape)
     return autoselect.search(
         model,
         calibration=rows[:6],
@@ -169,6 +173,13 @@ def test_where_mixes_spill_every_candidate_is_compiled_and_the_run_says_so(spill
     assert all(one["cost"] > one["predicted_cost"] + 100.0 for one in made if spilled_bytes(one))
     assert spilling.summary["compiler"]["candidates"]["compiled"] == trials["id"].nunique()
     assert sum("is compiled" in note for note in spilling.manifest["notes"]) == 1
+
+
+def test_a_score_of_closeness_has_no_wider_interval_than_its_samples_give(spilling: autoselect.Run) -> None:
+    """Float is closest to itself on each sample: that no other sample was seen widens nothing."""
+    scored = spilling.what_if("recommended").score(evaluation=samples((1, 16000))[6:])
+    assert scored.low < scored.score < scored.high
+    assert (scored.drop_low, scored.drop_high) == pytest.approx((200.0 - scored.high, 200.0 - scored.low))
 
 
 def test_what_was_compiled_is_compiled_no_second_time(

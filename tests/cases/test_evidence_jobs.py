@@ -197,4 +197,5 @@ def test_eight_bits_at_the_inputs_alone_cost_what_float_loses_with_them(made: tu
     assert plain == np.load(files.rows(FLOAT)).mean()
     assert lost_by_plain is not None
     assert lost is not None
-    assert lost_by_plain <= 0.0 < 0.1 < lost < plain - coarse
+    assert lost_by_plain.low <= 0.0 < 0.1 < lost.low < lost.drop
+    assert lost.drop == pytest.approx(plain - coarse)

@@ -12,6 +12,7 @@ from settling import settled
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
 from autoselect.runs.records import Scores, TrialRecord
+from autoselect.scoring.paired import PairedDrop
 from autoselect.study.references import Reference, clipping_of, float_known, types_of, warnings_of, yardstick_of
 
 FLOAT = Reference(name="float", sha256="float", metric=0.115, size_bytes=100, penalty=80.0)
@@ -41,22 +42,32 @@ def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:
     assert clipping_of(Path(), cast("Any", Pool(TrialError("killed"))), settled()) == ()
 
 
+def lost(drop: float, low: float) -> PairedDrop:
+    return PairedDrop(drop=drop, error=0.01, low=low, high=2 * drop - low, bound=2 * drop - low)
+
+
 TYPES = {
-    "more than is allowed": ((0.6, 0.2), True),
-    "not for sure": ((0.6, 0.01), False),
-    "nothing, and a gain is asked for": ((0.9, -0.001), False),
-    "one number": ((0.6, None), True),
-    "one number that is good enough": ((0.89, None), False),
-    "nobody knows": (TrialError("killed"), False),
+    "more than is allowed": ((0.6, lost(0.3, 0.2)), "a type of inputs and outputs that breaks the limit"),
+    "perhaps more": ((0.86, lost(0.04, 0.01)), "a type of inputs and outputs that may break the limit"),
+    "less than is allowed, for all one sees": ((0.89, lost(0.01, -0.01)), None),
+    "nothing, and a gain is asked for": ((0.9, lost(0.0, -0.001)), None),
+    "one number": ((0.6, None), "a type of inputs and outputs that breaks the limit"),
+    "one number that is good enough": ((0.89, None), None),
+    "nobody knows": (TrialError("killed"), None),
 }
 
 
-@pytest.mark.parametrize(("found", "warns"), TYPES.values(), ids=TYPES)
-def test_types_that_alone_break_the_limit_are_warned_of(found: Any, warns: bool) -> None:
+@pytest.mark.parametrize(("found", "title"), TYPES.values(), ids=TYPES)
+def test_types_that_alone_break_the_limit_are_warned_of(found: Any, title: str | None, reviewed: Reviewed) -> None:
     reference = Reference(name="float", sha256="float", metric=0.9, size_bytes=100, penalty=80.0)
-    settings = settled(max_drop=-0.01 if found == (0.9, -0.001) else 0.02, io_type="int8")
+    settings = settled(
+        max_drop=-0.01 if found == TYPES["nothing, and a gain is asked for"][0] else 0.02, io_type="int8"
+    )
     yardstick = yardstick_of(reference, "accuracy", "maximize", settings)
-    assert bool(types_of(Path(), cast("Any", Pool(found)), settings, yardstick, "accuracy")) == warns
+    warnings = types_of(Path(), cast("Any", Pool(found)), settings, yardstick, "accuracy")
+    assert bool(warnings) == (title is not None)
+    for warning in warnings:
+        reviewed(str(title), warning)
 
 
 @pytest.mark.parametrize(

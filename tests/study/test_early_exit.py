@@ -59,6 +59,7 @@ def reason_of(
     problem: Problem | None,
     recipe: Recipe | None = None,
     target: str = "integer-only",
+    forecasts: Problem | None = None,
 ) -> str | None:
     request = Request(
         ingredients=cast("Any", None),
@@ -68,7 +69,8 @@ def reason_of(
         direction="maximize",
     )
     study = cast("Any", Study(recipe or Recipe(), scores))
-    return stop_of(request, YARDSTICK, Path(), cast("Any", Measuring()), study, problem)([*others, scores])
+    workers = cast("Any", Measuring())
+    return stop_of(request, YARDSTICK, Path(), workers, study, problem, lambda: forecasts)([*others, scores])
 
 
 CASES = {
@@ -133,6 +135,19 @@ def test_without_forecasts_a_search_goes_on_if_the_target_runs_an_op_for_less_in
         path.write_text(f'{head}[crossing]\nfixed = 0.0\nper_byte = 0.0\n[host]\nname = "h"\n{kinds.format(cost)}')
         found.append(reason(None, target=str(path), float_ops=0))
     assert [why is None for why in found] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("crossing_tensors", "forecasts", "ends"),
+    [(0, None, True), (5, None, False), (5, chain("", piece=0.1), True), (5, chain("", piece=8.0), False)],
+    ids=["none", "nobody knows what others cost", "others cost more", "another has fewer pieces"],
+)
+def test_if_tensors_go_between_accelerator_and_host_what_others_cost_is_forecast_first(
+    crossing_tensors: int, forecasts: Problem | None, ends: bool
+) -> None:
+    """An integer op without a kernel on the accelerator cuts the model; nothing was tried of any unit yet."""
+    scores = scored("1", -0.005, float_ops=0, crossing_tensors=crossing_tensors)
+    assert (reason_of(scores, [], None, forecasts=forecasts) is not None) is ends
 
 
 @pytest.mark.parametrize(("penalty", "ends"), [(80.0, True), (80.1, False)])

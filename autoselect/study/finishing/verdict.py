@@ -304,7 +304,7 @@ def _sure(found: Findings, confidence: Confidence) -> str:
         again = f"{again.replace('%', ' %')}{_others(confidence, found.unit)}."
     elif confidence.not_resampled:
         again = f" {sentence(f'How much hangs on the samples could not be measured. {confidence.not_resampled}')}"
-    cheaper = _cheaper(found, confidence.cheaper) if confidence.cheaper else ""
+    cheaper = _cheaper(found, confidence, confidence.cheaper) if confidence.cheaper else ""
     most = lost_at_most(confidence.bound, found.metric)
     if confidence.certified:
         return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}{cheaper}"
@@ -365,8 +365,14 @@ def _surer(found: Findings, surer: Alternative) -> str:
     return f" If proof is wanted: {surer.id}, with {ops}, {found.costs} more, and with 95 % confidence it {most}."
 
 
-def _cheaper(found: Findings, cheaper: Alternative) -> str:
+def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> str:
+    """A member that costs less; if it is as well proven, size or expected drop speak for the recommended one."""
     ops, most = found.strays(cheaper.left_ops), lost_at_most(cheaper.bound, found.metric)
+    if cheaper.bound <= confidence.bound:
+        return (
+            f" As well proven is {cheaper.id}, with {ops}: it {found.costs} less, and with 95 % confidence it {most}; "
+            "for its size or its expected drop the rule puts it behind the recommended one."
+        )
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
         f"with 95 % confidence it {most}."
