@@ -71,6 +71,15 @@ def test_a_node_that_the_target_takes_in_integers_only_is_kept_there(tmp_path: P
         assert {op["kind"] for op in found if op["op_type"] == kept} == {"integer"}
 
 
+def test_a_check_builds_the_models_that_a_target_leaves(tmp_path: Path) -> None:
+    rule = '\n[[reject]]\nops = ["SOFTMAX"]\nprecisions = ["int8", "int16"]\nby = "runtime"\nwhy = "No such op."\n'
+    (tmp_path / "own.toml").write_text(TFLM.read_text() + rule)
+    found = autoselect.check(**pump.LIVE, target=str(tmp_path / "own.toml"), io_type="float32", workers=1)
+    assert found.refused == ""
+    assert found.build_seconds > 0.0
+    assert found.search_seconds > 0.0
+
+
 def chip(path: Path, **host: float) -> str:
     """A chip of one processor, with what a multiply-accumulate costs in each precision that it runs."""
     kinds = "".join(f'{kind} = {{ ops = "all", per_mac = {cost}, per_element = 1.0 }}\n' for kind, cost in host.items())

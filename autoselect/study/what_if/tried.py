@@ -225,6 +225,8 @@ class Tried:
         states = {*settings.states, *({EXACT} if "hybrid" in settings.states else ())}
         if strange := [state for kind, state in others.items() if kind in kinds and state not in states]:
             return f"the search did not try {' and '.join(strange)} nodes"
+        if recipe.io_type != "float32" and {*kinds} <= {"float", "folded"}:
+            return f"no trial shows what inputs and outputs of the type {recipe.io_type} alone lose"
         return ""
 
     def mask(self, recipe: Recipe) -> Mask:
