@@ -163,12 +163,13 @@ def test_the_float_model_loses_nothing(run: autoselect.Run) -> None:
 
 
 def test_what_types_of_8_bits_alone_cost_nobody_knows_before_they_are_scored(tmp_path: Path) -> None:
-    run = pump.search(tmp_path / "run", trials=8, seed=3, io_type="int8")
-    found, near = run.what_if("float"), run.what_if("int8", in_float=nodes_of(run)[:-1])
+    run = pump.search(tmp_path / "run", trials=8, seed=3, io_type="int8", fallback="float")
+    found, near = run.what_if("float"), run.what_if("int8", deny=nodes_of(run)[:-1])
     assert "int8" in found.unknown
     assert [found.drop, found.chance_within, found.chance_on_front] == [None, None, None]
     assert near.unknown == ""
     assert near.drop is not None
+    assert set(near.kinds) == {"float", "integer"}  # As all that this search left out of integers.
 
 
 def test_a_score_is_that_of_the_built_file(run: autoselect.Run) -> None:

@@ -323,13 +323,15 @@ def whole_recipe(name: str, nodes: Sequence[str], wide: Sequence[str], template:
         wide: Those with a 16-bit form.
         template: What the search's recipes have in common.
     """
-    plain = replace(template, fallback="drq", repairs=())
+    plain = replace(template, repairs=())
     if name == "int16":
         return replace(plain, int16_nodes=frozenset(wide))
     if name == "int8":
         return plain
-    everything = frozenset(nodes)
-    return replace(plain, denylisted_nodes=everything, float_nodes=everything if name == "float" else frozenset())
+    left_out = replace(plain, denylisted_nodes=frozenset(nodes))
+    if name == "hybrid":
+        return replace(left_out, fallback="drq")
+    return left_out if plain.fallback == "float" else replace(left_out, float_nodes=left_out.denylisted_nodes)
 
 
 def front_gap(costs: np.ndarray, members: np.ndarray, drops: np.ndarray) -> tuple[np.ndarray, float]:
