@@ -19,7 +19,7 @@ from autoselect.cases.divergence import (
     samples_of,
     spread_rows,
 )
-from autoselect.cases.open_case import open_case
+from autoselect.cases.open_case import OpenCase, open_case
 from autoselect.cases.score_jobs import score
 from autoselect.domain.findings import GroupCloseness
 from autoselect.scoring.channel_groups import powers, short_of_steps
@@ -123,11 +123,29 @@ def tail(root: Path, sha256: str) -> Tail | None:
     path = case.files.fidelity_rows(sha256)
     if not path.exists() and case.reference("search") is not None and case.scoring.evaluator is None:
         score(root, sha256, "search", False)  # A run that goes on knows the score, not what it was made of.
-    decibels = np.sort(np.load(path)[:, 0]) if path.exists() else np.empty(0)
+    decibels = np.load(path)[:, 0] if path.exists() else np.empty(0)
     if len(decibels) < fewest_for_tail:
         return None
     count = len(decibels) // fewest_for_tail
-    return Tail(count=count, worst_db=float(decibels[:count].mean()), mean_db=float(decibels.mean()))
+    worst = np.sort(np.maximum(decibels, decibels + _below_usual(case, len(decibels))))[:count]
+    return Tail(count=count, worst_db=float(worst.mean()), mean_db=float(decibels.mean()))
+
+
+def _below_usual(case: OpenCase, count: int) -> np.ndarray:
+    """How far the power of each search sample's scored float output is below the mean of all, in decibels, shape (n,).
+
+    Beside an output near 0 every error is large, and of one number or few some samples have such outputs. It is 0 for
+    outputs of 0, and for all samples if channels have ranges so unlike that closeness is that of the worst group.
+    """
+    reference, key = case.reference("search"), case.scoring.fidelity.output
+    if reference is None or reference.groups(key):
+        return np.zeros(count)
+    found = np.empty(count)
+    for i in range(count):
+        outputs = reference([i])
+        found[i] = np.mean(in_reals(outputs[key or next(iter(outputs))]) ** 2)
+    beside: np.ndarray = np.divide(found.mean(), found, out=np.ones(count), where=found > 0.0)
+    return 10.0 * np.log10(beside)
 
 
 def _decibels(found: Sequence[tuple[float, float]]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,20 +13,59 @@ from autoselect.cases import channel_jobs
 from autoselect.cases.channel_jobs import Tail
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.findings import GroupCloseness
+from autoselect.scoring.evaluate import ReferenceOutputs
 from autoselect.study.finishing import channels
+
+
+class Kept:
+    """A case that knows the float model's outputs, if any."""
+
+    def __init__(self, root: Path, outputs: np.ndarray | None) -> None:
+        self.files = CaseFiles(root=root)
+        self.scoring = SimpleNamespace(fidelity=SimpleNamespace(output=None), evaluator=None)
+        self._reference: ReferenceOutputs | None = None
+        if outputs is not None:
+            ReferenceOutputs.write(root / "outputs", ({"y": value} for value in outputs))
+            self._reference = ReferenceOutputs(root / "outputs")
+
+    def reference(self, _part: str) -> ReferenceOutputs | None:
+        return self._reference
+
+
+def tail_of(
+    decibels: np.ndarray, outputs: np.ndarray | None, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> Tail | None:
+    monkeypatch.setattr(channel_jobs, "open_case", lambda _: Kept(root, outputs))
+    path = CaseFiles(root=root).fidelity_rows("a" * 64)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, decibels.reshape(-1, 1))
+    return channel_jobs.tail(root, "a" * 64)
 
 
 @pytest.mark.parametrize(
     ("count", "expected"),
     [(200, Tail(count=2, worst_db=-5.0, mean_db=pytest.approx(29.65))), (99, None), (0, None)],
 )
-def test_the_tail_is_that_of_a_hundred_samples_or_more(count: int, expected: Tail | None, tmp_path: Path) -> None:
+def test_the_tail_is_that_of_a_hundred_samples_or_more(
+    count: int, expected: Tail | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two of 200 samples have -5 dB, all others 30."""
+    decibels = np.r_[-5.0, np.full(count - 2, 30.0), -5.0] if count else np.empty(0)
+    assert tail_of(decibels, None, tmp_path, monkeypatch) == expected
     if count:
-        path = CaseFiles(root=tmp_path).fidelity_rows("a" * 64)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, np.r_[-5.0, np.full(count - 2, 30.0), -5.0].reshape(-1, 1))
-    assert channel_jobs.tail(tmp_path, "a" * 64) == expected
+        assert tail_of(decibels, np.ones((count, 1, 4), np.float32), tmp_path, monkeypatch) == expected
+
+
+def test_an_output_near_nothing_is_no_bad_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All errors are alike; beside an output that is a thousandth of the others this one looks large."""
+    outputs = np.ones((200, 1, 1), np.float32)
+    outputs[[3, 50, 90]] = 0.001
+    outputs[120] = 0.0
+    decibels = 10.0 * np.log10(np.maximum(outputs[:, 0, 0] ** 2, 1e-30) / 1e-3)
+    found = tail_of(decibels, outputs, tmp_path, monkeypatch)
+    assert found is not None
+    assert found.mean_db < 30.0
+    assert found.worst_db == pytest.approx((decibels[120] + 30.0 - 0.09) / 2, abs=0.1)  # Of 0 nothing is known.
 
 
 @pytest.mark.parametrize(("worst", "told"), [(-5.0, True), (19.0, True), (21.0, False)])

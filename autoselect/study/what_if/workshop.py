@@ -397,7 +397,7 @@ def _read_blueprint(pool: Workers, files: CaseFiles, key: Recipe, *, int16: bool
 
 
 def _missing(name: str) -> UsageError:
-    return UsageError(f"The run was started with a live {name}. Pass it again: score(..., {name}=...).")
+    return UsageError(f"The run was started with a live {name}. Pass it again in Python: score(..., {name}=...).")
 
 
 @contextlib.contextmanager
