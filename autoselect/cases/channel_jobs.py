@@ -144,8 +144,8 @@ def _below_usual(case: OpenCase, count: int) -> np.ndarray:
     for i in range(count):
         outputs = reference([i])
         found[i] = np.mean(in_reals(outputs[key or next(iter(outputs))]) ** 2)
-    beside: np.ndarray = np.divide(found.mean(), found, out=np.ones(count), where=found > 0.0)
-    return 10.0 * np.log10(beside)
+    shares = np.divide(found, found.mean(), out=np.ones(count), where=found > 0.0)
+    return decibels_of(shares)
 
 
 def _decibels(found: Sequence[tuple[float, float]]) -> float:
