@@ -15,9 +15,10 @@ import numpy as np
 
 from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case
-from autoselect.cases.score_jobs import score, score_errors
+from autoselect.cases.score_jobs import ScoreReply, score, score_errors
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.words import CLOSENESS
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
@@ -45,6 +46,27 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
         return replace(pair, low=pair.drop, high=pair.drop, bound=pair.drop)
     # Nothing is closer to float than float itself.
     return replace(pair, low=max(pair.low, 0.0)) if metric.needs_reference else pair
+
+
+def drop_interval(root: Path, sha256: str, scored: ScoreReply, float_score: float) -> tuple[float, float] | None:
+    """The two-sided 95 % interval of what a candidate loses on the search samples, in the metric's units.
+
+    Float is as close to itself as can be on each sample: what is lost of closeness is as sure as the candidate's score.
+
+    Args:
+        root: A case.
+        sha256: The candidate.
+        scored: Its score, with an interval.
+        float_score: Score of the float model on the same samples.
+
+    Returns:
+        None with an evaluator that returns one number.
+    """
+    metric = open_case(root).scoring.metric
+    if metric is not None and metric.name == CLOSENESS:
+        return float_score - scored.high, float_score - scored.low
+    pair = paired(root, sha256)
+    return None if pair is None else (pair.low, pair.high)
 
 
 def _is_float(case: OpenCase, sha256: str) -> bool:
@@ -145,13 +167,18 @@ def blind_score(root: Path) -> float | None:
     return metric.summarise(rows) if lowest <= 0.0 else None  # NaN where the metric has no value for such rows.
 
 
-def score_types(root: Path, recipe_json: str) -> tuple[float, PairedDrop | None]:
+def score_types(root: Path, recipe_json: str, float_score: float) -> tuple[float, tuple[float, float] | None]:
     """Score the float model on the search samples with the types of inputs and outputs that a recipe has.
 
     The nodes and repairs of the recipe do not count.
 
+    Args:
+        root: A case.
+        recipe_json: The recipe.
+        float_score: Score of the float model without these types.
+
     Returns:
-        The score, and what these types lose against the float model; None with an evaluator that returns one number.
+        The score, and the 95 % interval of what these types lose, see :func:`drop_interval`.
 
     Raises:
         BuildError: If it cannot be built.
@@ -164,9 +191,9 @@ def score_types(root: Path, recipe_json: str) -> tuple[float, PairedDrop | None]
         Recipe(denylisted_nodes=nodes, fallback="float", per_channel=recipe.per_channel, io_type=recipe.io_type)
     )
     write_bytes(case.files.candidate(candidate.sha256), candidate.content)
-    value = score(root, candidate.sha256, "search", False).value
+    found = score(root, candidate.sha256, "search", True)
     with score_errors(candidate.sha256):
-        return value, paired(root, candidate.sha256)
+        return found.value, drop_interval(root, candidate.sha256, found, float_score)
 
 
 def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:

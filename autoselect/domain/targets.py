@@ -301,6 +301,26 @@ class Target:
         return any(_is_cheaper_outside(side.kernels) for side in (self.accelerator, self.host) if side is not None)
 
     @property
+    def is_one_processor(self) -> bool:
+        """Whether it is one chip without an accelerator."""
+        return self.accelerator is None and not self.parts
+
+    @property
+    def favours_int8(self) -> bool:
+        """Whether no kernel of another precision, on either side, costs less than an 8-bit one of the accelerator.
+
+        Without an accelerator it is one of the host.
+        """
+        if self.parts:
+            return all(part.favours_int8 for part in self.parts)
+        first = self.accelerator or self.host
+        integer = first.kernels.get(Precision.INT8)
+        sides = [side for side in (self.accelerator, self.host) if side is not None]
+        computing = (Precision.INT16, Precision.HYBRID, Precision.FLOAT)
+        others = [side.kernels[precision] for side in sides for precision in computing if precision in side.kernels]
+        return integer is not None and not any(_costs_less(other, integer) for other in others)
+
+    @property
     def accelerates_integers_alone(self) -> bool:
         """Whether there is an accelerator, and float ops do not run on it."""
         return self.accelerator is not None and Precision.FLOAT not in self.accelerator.kernels
@@ -316,12 +336,16 @@ def _is_cheaper_outside(kernels: Mapping[Precision, Kernels]) -> bool:
     others = [kernels[p] for p in (Precision.HYBRID, Precision.FLOAT) if p in kernels]
     if integer is None:
         return bool(others)
-    return any(
-        other.per_element < integer.per_element
-        or other.per_mac < integer.per_mac
-        or any(other.per_mac_of.get(op, other.per_mac) < cost for op, cost in integer.per_mac_of.items())
-        or any(cost < integer.per_mac_of.get(op, integer.per_mac) for op, cost in other.per_mac_of.items())
-        for other in others
+    return any(_costs_less(other, integer) for other in others)
+
+
+def _costs_less(one: Kernels, other: Kernels) -> bool:
+    """Whether kernels cost less than others for an element, or for a multiply-accumulate of any op type."""
+    return (
+        one.per_element < other.per_element
+        or one.per_mac < other.per_mac
+        or any(one.per_mac_of.get(op, one.per_mac) < cost for op, cost in other.per_mac_of.items())
+        or any(cost < other.per_mac_of.get(op, other.per_mac) for op, cost in one.per_mac_of.items())
     )
 
 

@@ -98,15 +98,17 @@ def _is_cheapest(
     steps: Mapping[str, float],
     target: Target,
 ) -> bool:
-    """Whether no unit that is left out makes the all-integer model cheaper.
+    """Whether no unit that is left out, or has 16 bits, makes the all-integer model cheaper.
 
     Before units were tried, no op of it may be float, and the target may compute nothing for less outside of integers.
-    If no tensor of it goes between accelerator and host, it is the cheapest then, and nothing is forecast.
+    Nothing is forecast then if 8 bits are cheapest in each op, and it runs on one side: on the accelerator if there is
+    one.
     """
     if problem is None:
         if integer.float_ops or target.is_cheaper_outside:
             return False
-        if not integer.crossing_tensors:
+        is_on_one_side = not integer.crossing_tensors and (integer.segments > 0 or target.is_one_processor)
+        if is_on_one_side and target.favours_int8:
             return True
         problem = forecasts()
     return problem is not None and cheaper_than_integers(problem, steps) is None

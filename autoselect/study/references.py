@@ -17,7 +17,7 @@ from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
 from autoselect.domain.quantities import possible
-from autoselect.domain.words import asked, difference, listed, said
+from autoselect.domain.words import asked, between, listed, said
 from autoselect.errors import PreparationError, RunFolderError, TargetRefusal, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -154,17 +154,16 @@ def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]
 def types_of(root: Path, pool: Workers, settings: Settled, yardstick: Yardstick, metric: str) -> tuple[str, ...]:
     """A warning if the type of inputs and outputs alone loses more than the limit, or may; empty if it does not."""
     try:
-        value, pair = pool.call(evidence_jobs.score_types, root, settings.template.to_json())
+        value, ends = pool.call(evidence_jobs.score_types, root, settings.template.to_json(), yardstick.float_score)
     except TrialError:
         return ()
-    lost = drop_from(yardstick.float_score, value, yardstick.direction) if pair is None else pair.drop
     limit = max(yardstick.allowed_drop, 0.0)
-    if not lost > limit:
+    if not drop_from(yardstick.float_score, value, yardstick.direction) > limit:
         return ()
     breaks, interval, hope = "break", "", "Candidates"
-    if pair is not None and not pair.low > limit:
+    if ends is not None and not ends[0] > limit:
         breaks, hope = "may break", "If they do, candidates"
-        interval = f" (95 % interval: {difference(pair.low, pair.high, metric)})"
+        interval = f" (95 % interval: {between(*ends, metric)})"
     return (
         f"Inputs and outputs of the type {settings.io_type} alone {breaks} the limit: with them the float model scores "
         f"{said(value, metric)} on the search samples, without them {said(yardstick.float_score, metric)}{interval}, "

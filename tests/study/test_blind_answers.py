@@ -12,7 +12,6 @@ from settling import settled
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
 from autoselect.runs.records import Scores, TrialRecord
-from autoselect.scoring.paired import PairedDrop
 from autoselect.study.references import Reference, clipping_of, float_known, types_of, warnings_of, yardstick_of
 
 FLOAT = Reference(name="float", sha256="float", metric=0.115, size_bytes=100, penalty=80.0)
@@ -42,15 +41,11 @@ def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:
     assert clipping_of(Path(), cast("Any", Pool(TrialError("killed"))), settled()) == ()
 
 
-def lost(drop: float, low: float) -> PairedDrop:
-    return PairedDrop(drop=drop, error=0.01, low=low, high=2 * drop - low, bound=2 * drop - low)
-
-
 TYPES = {
-    "more than is allowed": ((0.6, lost(0.3, 0.2)), "a type of inputs and outputs that breaks the limit"),
-    "perhaps more": ((0.86, lost(0.04, 0.01)), "a type of inputs and outputs that may break the limit"),
-    "less than is allowed, for all one sees": ((0.89, lost(0.01, -0.01)), None),
-    "nothing, and a gain is asked for": ((0.9, lost(0.0, -0.001)), None),
+    "more than is allowed": ((0.6, (0.2, 0.4)), "a type of inputs and outputs that breaks the limit"),
+    "perhaps more": ((0.86, (0.01, 0.07)), "a type of inputs and outputs that may break the limit"),
+    "less than is allowed, for all one sees": ((0.89, (-0.01, 0.03)), None),
+    "nothing, and a gain is asked for": ((0.9, (-0.001, 0.001)), None),
     "one number": ((0.6, None), "a type of inputs and outputs that breaks the limit"),
     "one number that is good enough": ((0.89, None), None),
     "nobody knows": (TrialError("killed"), None),

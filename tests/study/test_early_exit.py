@@ -77,7 +77,11 @@ CASES = {
     "all ops are integer ones": (chain(""), {"float_ops": 0}, "the all-integer model is good enough"),
     "no op is float, but a float one saves bytes": (chain("", size=-20), {"float_ops": 0}, None),
     "no op is float, but all in float cost less": (chain("", piece=8.0), {"float_ops": 0}, None),
-    "nobody can forecast, and none is float": (None, {"float_ops": 0}, "the all-integer model is good enough"),
+    "nobody can forecast, and none is float": (
+        None,
+        {"float_ops": 0, "segments": 1},
+        "the all-integer model is good enough",
+    ),
     "one op can be no integer one": (chain("c"), {"float_ops": 1}, "the integer model with 1 float op is good enough"),
     "two of them": (chain("be"), {"float_ops": 2}, "the integer model with 2 float ops is good enough"),
     "all of them": (chain("abcdef"), {"float_ops": 6}, "the integer model with 6 float ops is good enough"),
@@ -125,16 +129,18 @@ def test_candidates_that_leave_units_out_are_no_integer_model() -> None:
     assert [reason(chain(""), recipe, float_ops=0) for recipe in recipes] == [None, None]
 
 
-def test_without_forecasts_a_search_goes_on_if_the_target_runs_an_op_for_less_in_float(tmp_path: Path) -> None:
-    kinds = 'int8 = {{ ops = "all", per_mac = 1.0, per_element = {} }}\n'
-    kinds += 'float = {{ ops = "all", per_mac = 2.0, per_element = 2.0 }}\n'
+@pytest.mark.parametrize(
+    ("int8", "int16", "ends"), [(1.0, 3.0, True), (9.0, 10.0, False), (2.0, 1.0, False)], ids=["8 bits", "float", "16"]
+)
+def test_without_forecasts_a_search_ends_only_if_8_bits_cost_least(
+    int8: float, int16: float, ends: bool, tmp_path: Path
+) -> None:
+    costs = {"int8": int8, "int16": int16, "float": 2.0}
+    kinds = [f'{kind} = {{ ops = "all", per_mac = 1.0, per_element = {cost} }}' for kind, cost in costs.items()]
     head = 'schema_version = 1\nname = "x"\nwhy = "A test."\nunit = "cycles"\nsegments = "none"\n'
-    found = []
-    for cost in (1.0, 9.0):
-        path = tmp_path / f"{cost}.toml"
-        path.write_text(f'{head}[crossing]\nfixed = 0.0\nper_byte = 0.0\n[host]\nname = "h"\n{kinds.format(cost)}')
-        found.append(reason(None, target=str(path), float_ops=0))
-    assert [why is None for why in found] == [False, True]
+    path = tmp_path / "own.toml"
+    path.write_text("\n".join([f'{head}[crossing]\nfixed = 0.0\nper_byte = 0.0\n[host]\nname = "h"', *kinds]))
+    assert (reason(None, target=str(path), float_ops=0) is not None) is ends
 
 
 @pytest.mark.parametrize(
@@ -146,7 +152,7 @@ def test_if_tensors_go_between_accelerator_and_host_what_others_cost_is_forecast
     crossing_tensors: int, forecasts: Problem | None, ends: bool
 ) -> None:
     """An integer op without a kernel on the accelerator cuts the model; nothing was tried of any unit yet."""
-    scores = scored("1", -0.005, float_ops=0, crossing_tensors=crossing_tensors)
+    scores = scored("1", -0.005, float_ops=0, segments=1, crossing_tensors=crossing_tensors)
     assert (reason_of(scores, [], None, forecasts=forecasts) is not None) is ends
 
 

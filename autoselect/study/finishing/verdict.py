@@ -366,12 +366,12 @@ def _surer(found: Findings, surer: Alternative) -> str:
 
 
 def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> str:
-    """A member that costs less; if it is as well proven, size or expected drop speak for the recommended one."""
+    """A member that costs less; if its bound is no worse, something else speaks for the recommended one."""
     ops, most = found.strays(cheaper.left_ops), lost_at_most(cheaper.bound, found.metric)
     if cheaper.bound <= confidence.bound:
         return (
-            f" As well proven is {cheaper.id}, with {ops}: it {found.costs} less, and with 95 % confidence it {most}; "
-            "for its size or its expected drop the rule puts it behind the recommended one."
+            f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and with 95 % confidence it {most}, no worse "
+            "a bound. The rule puts it behind the recommended model for its size, closeness or expected drop."
         )
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "

@@ -35,7 +35,6 @@ from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.result import Result
 from autoselect.domain.states import SIXTEEN
 from autoselect.domain.targets import Target
-from autoselect.domain.words import CLOSENESS
 from autoselect.errors import BuildError, RunFolderError, UsageError, preparing
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import open_pool
@@ -296,13 +295,10 @@ class Workshop:
                 pool.call(prepare_jobs.run_reference, files.root, "search")
             base = pool.call(score_jobs.score, files.root, FLOAT, "search", False)
             found = pool.call(score_jobs.score, files.root, reply.sha256, "search", True)
-            paired = pool.call(evidence_jobs.paired, files.root, reply.sha256)
-        low, high = (None, None) if paired is None else (paired.low, paired.high)
-        name = str(self.manifest["metric"]["name"])
-        if name == CLOSENESS:  # The float model is closest to itself on each sample: its score has no scatter.
-            low, high = base.value - found.high, base.value - found.low
+            ends = pool.call(evidence_jobs.drop_interval, files.root, reply.sha256, found, base.value)
+        low, high = ends or (None, None)
         return Scored(
-            metric=name,
+            metric=str(self.manifest["metric"]["name"]),
             score=found.value,
             low=found.low,
             high=found.high,
