@@ -370,8 +370,8 @@ def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> s
     ops, most = found.strays(cheaper.left_ops), lost_at_most(cheaper.bound, found.metric)
     if cheaper.bound <= confidence.bound:
         return (
-            f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and with 95 % confidence it {most}, no worse "
-            "a bound. The rule puts it behind the recommended model for its size, closeness or expected drop."
+            f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and with 95 % confidence it {most}, "
+            "no worse a bound. The rule puts it behind the recommended model for its size, closeness or expected drop."
         )
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
