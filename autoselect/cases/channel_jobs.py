@@ -31,7 +31,10 @@ _SAMPLES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """Samples that a mean hides: the worst hundredth of the search samples, in decibels."""
+    """Samples that a mean hides: the worst hundredth of the search samples, in decibels.
+
+    The error of a sample with a quiet float output counts beside the usual power of outputs.
+    """
 
     count: int
     worst_db: float
@@ -132,20 +135,23 @@ def tail(root: Path, sha256: str) -> Tail | None:
 
 
 def _below_usual(case: OpenCase, count: int) -> np.ndarray:
-    """How far the power of each search sample's scored float output is below the mean of all, in decibels, shape (n,).
+    """How far the power of each search sample's scored float output is below the median, in decibels, shape (n,).
 
-    Beside an output near 0 every error is large, and of one number or few some samples have such outputs. It is 0 for
-    outputs of 0, and for all samples if channels have ranges so unlike that closeness is that of the worst group.
+    Beside an output near 0 every error is large, and of one number or few some samples have such outputs. It is
+    infinite for outputs of 0. It is 0 for all samples if channels have ranges so unlike that closeness is that of the
+    worst group, and if half of the outputs are 0.
     """
     reference, key = case.reference("search"), case.scoring.fidelity.output
     if reference is None or reference.groups(key):
         return np.zeros(count)
-    found = np.empty(count)
+    power = np.empty(count)
     for i in range(count):
         outputs = reference([i])
-        found[i] = np.mean(in_reals(outputs[key or next(iter(outputs))]) ** 2)
-    shares = np.divide(found, found.mean(), out=np.ones(count), where=found > 0.0)
-    return decibels_of(shares)
+        power[i] = np.mean(in_reals(outputs[key or next(iter(outputs))]) ** 2)
+    usual = float(np.median(power))
+    if not usual > 0.0:
+        return np.zeros(count)
+    return np.where(power > 0.0, decibels_of(power / usual), np.inf)
 
 
 def _decibels(found: Sequence[tuple[float, float]]) -> float:

@@ -53,7 +53,8 @@ def stop_of(
         pool: Workers that measure how sure a score is.
         study: The trials so far.
         problem: What samplers know; None before units were tried.
-        forecasts: Makes a problem that knows costs alone, for a search that has no other; None if it cannot.
+        forecasts: Gives a problem that knows costs alone, for a search that has no other; None if no candidate can be
+            planned.
     """
     if request.members:
         return lambda _: "nothing is proposed beside the members of other runs"
@@ -111,7 +112,9 @@ def _is_cheapest(
         if is_on_one_side and target.favours_int8:
             return True
         problem = forecasts()
-    return problem is not None and cheaper_than_integers(problem, steps) is None
+        if problem is None:  # No other candidate can be made.
+            return True
+    return cheaper_than_integers(problem, steps) is None
 
 
 def _may_end(request: Request, yardstick: Yardstick) -> bool:
@@ -153,7 +156,9 @@ def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask 
     never &= ~problem.not_outside
     stretches = problem.islands(problem.everything & ~never)
     whole = [problem.in_state(stretch, place) for stretch in stretches for place in range(len(problem.states))]
-    near = [mask for mask in (*mutation.single_flips(integers, problem), *whole) if problem.accepts(mask)]
-    costs = np.column_stack(CostModel(problem, []).expected([integers, *near]))
-    least = costs[0] - [steps.get(column, 0.0) for column in problem.costs]
-    return next((mask for mask, own in zip(near, costs[1:], strict=True) if np.any(own < least)), None)
+    near = [mask for mask in (*whole, *mutation.single_flips(integers, problem)) if problem.accepts(mask)]
+    model = CostModel(problem, [])
+    base = np.array([column[0] for column in model.expected([integers])])
+    least = base - [steps.get(column, 0.0) for column in problem.costs]
+    costs_of = (np.array([column[0] for column in model.expected([mask])]) for mask in near)
+    return next((mask for mask, own in zip(near, costs_of, strict=True) if np.any(own < least)), None)

@@ -7,13 +7,13 @@ from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import Case
 from autoselect.cases.settled import Settled
 from autoselect.domain.repair_sets import corrected_at_once
-from autoselect.domain.search_space import BoundSpace
+from autoselect.domain.search_space import BoundSpace, Toggle
 from autoselect.domain.states import SIXTEEN
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.scoring.target_file import read_target
 from autoselect.study.proposing.problem import Forecaster, Problem
-from autoselect.study.setup.problem import forecaster, neighbours_of, plain_units
+from autoselect.study.setup.problem import forecaster, neighbours_of, plain_units, units_in
 from autoselect.study.yardstick import Yardstick
 
 
@@ -33,13 +33,14 @@ def unprobed(case: Case, settings: Settled, yardstick: Yardstick, space: BoundSp
     """The search as far as costs tell it: what each unit does to the outputs is not known yet.
 
     Returns:
-        None if no candidate can be planned; the search's own planning says why.
+        None if no candidate can be planned.
     """
     try:
         forecast = plain_forecaster(case, settings, space, pool)
     except TrialError:
         return None
-    units = plain_units(case.graph, case.layers)
+    has_units = any(isinstance(dimension, Toggle) for dimension in space.dimensions)
+    units = units_in(space, case.layers, {}) if has_units else plain_units(case.graph, case.layers)
     return Problem(
         units,
         neighbours_of(case.graph, case.layers, units),

@@ -163,7 +163,7 @@ def types_of(root: Path, pool: Workers, settings: Settled, yardstick: Yardstick,
     breaks, interval, hope = "break", "", "Candidates"
     if ends is not None and not ends[0] > limit:
         breaks, hope = "may break", "If they do, candidates"
-        interval = f" (95 % interval: {between(*ends, metric)})"
+        interval = "" if math.isnan(ends[0]) else f" (95 % interval: {between(*ends, metric)})"
     return (
         f"Inputs and outputs of the type {settings.io_type} alone {breaks} the limit: with them the float model scores "
         f"{said(value, metric)} on the search samples, without them {said(yardstick.float_score, metric)}{interval}, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from autoselect.cases import chip_jobs, prepare_jobs
@@ -123,6 +123,7 @@ class _Search:
         drawn: Count of trials that the sampler proposed in earlier processes of this run; baselines draw no numbers.
         problem: What the project's own samplers know of the search space; None before units were tried, and for spaces
             that only Optuna's samplers can search.
+        forecast: What is known of costs without that, once it was asked for; None if no candidate can be planned.
     """
 
     request: Request
@@ -138,6 +139,7 @@ class _Search:
     is_resumed: bool
     drawn: int
     problem: Problem | None = None
+    forecast: list[Problem | None] = field(default_factory=list)
 
     def reason(self) -> str | None:
         """Run all trials; say why the search ended with trials left, None if it did not."""
@@ -178,6 +180,8 @@ class _Search:
             return f"{reason}; neither repairs nor units were tried"
         if not self._has_scores():  # A sampler that knows which op failed rules the other models out.
             return None
+        if self.forecast:
+            self._start_trials()
         loop.tell_first(plain, self.settings.trials)
         return self._late()
 
@@ -362,9 +366,15 @@ class _Search:
         )
 
     def _stop(self) -> Stop:
-        forecasts = partial(unprobed, self.case, self.settings, self.yardstick, self.space, self.pool)
         root = self.case.files.root
-        return stop_of(self.request, self.yardstick, root, self.pool, self.study, self.problem, forecasts)
+        return stop_of(self.request, self.yardstick, root, self.pool, self.study, self.problem, self._forecasts)
+
+    def _forecasts(self) -> Problem | None:
+        """What is known of costs before units are tried; it is found out once."""
+        if not self.forecast:
+            self.clock(StageStarted(stage="plan"))
+            self.forecast.append(unprobed(self.case, self.settings, self.yardstick, self.space, self.pool))
+        return self.forecast[0]
 
     def _baselines(self, *, are_whole_known: bool = False) -> list[Baseline]:
         """The baselines that the target can run, and the front members of other runs that are merged.

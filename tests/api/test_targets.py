@@ -71,6 +71,42 @@ def test_a_node_that_the_target_takes_in_integers_only_is_kept_there(tmp_path: P
         assert {op["kind"] for op in found if op["op_type"] == kept} == {"integer"}
 
 
+NPU = """schema_version = 1
+name = "own-npu"
+why = "An NPU without ADD and MUL, which the CPU computes between its pieces."
+unit = "microseconds"
+segments = "any"
+[crossing]
+fixed = {crossing}
+per_byte = 0.0
+[accelerator]
+name = "the NPU"
+[accelerator.int8]
+ops = ["SUB", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "CONV_2D", "LOGISTIC", "CONCATENATION", "MEAN", "FULLY_CONNECTED"]
+per_mac = 1e-6
+per_element = 1e-4
+[host]
+name = "the CPU"
+int8 = {{ ops = "all", per_mac = 1e-4, per_element = 1e-3 }}
+float = {{ ops = "all", per_mac = 1e-1, per_element = 2e-3 }}
+conversion = {{ ops = "all", per_mac = 0.0, per_element = 2e-3 }}
+"""
+
+
+@pytest.mark.parametrize("crossing", [0.0, 1000.0])
+def test_a_good_integer_model_in_many_pieces_is_the_only_one_if_no_other_costs_less(
+    crossing: float, tmp_path: Path
+) -> None:
+    (tmp_path / "npu.toml").write_text(NPU.format(crossing=crossing))
+    run = pump.search(tmp_path / "run", target=str(tmp_path / "npu.toml"), max_drop=0.6, trials=4)
+    first, *others = run.trials["penalty"]
+    if crossing:
+        assert min(others) < first
+    else:
+        assert others == []
+        assert "neither repairs nor units" in run.summary["ended_early"]
+
+
 def test_a_check_builds_the_models_that_a_target_leaves(tmp_path: Path) -> None:
     rule = '\n[[reject]]\nops = ["SOFTMAX"]\nprecisions = ["int8", "int16"]\nby = "runtime"\nwhy = "No such op."\n'
     (tmp_path / "own.toml").write_text(TFLM.read_text() + rule)

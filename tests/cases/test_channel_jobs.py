@@ -56,16 +56,19 @@ def test_the_tail_is_that_of_a_hundred_samples_or_more(
         assert tail_of(decibels, np.ones((count, 1, 4), np.float32), tmp_path, monkeypatch) == expected
 
 
-def test_an_output_near_nothing_is_no_bad_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All errors are alike; beside an output that is a thousandth of the others this one looks large."""
-    outputs = np.ones((200, 1, 1), np.float32)
-    outputs[[3, 50, 90]] = 0.001
-    outputs[120] = 0.0
-    decibels = 10.0 * np.log10(np.maximum(outputs[:, 0, 0] ** 2, 1e-30) / 1e-3)
-    found = tail_of(decibels, outputs, tmp_path, monkeypatch)
-    assert found is not None
-    assert found.mean_db < 30.0
-    assert found.worst_db == pytest.approx((decibels[120] + 30.0 - 0.09) / 2, abs=0.1)  # Of 0 nothing is known.
+@pytest.mark.parametrize("loud", [1.0, 3000.0], ids=["alike", "one is loud"])
+def test_an_output_near_nothing_is_no_bad_sample(loud: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All errors but two are alike; beside an output that is a thousandth of the others each one looks large."""
+    outputs, errors = np.ones(200, np.float32), np.full(200, 1e-3)
+    outputs[[3, 50, 90]], outputs[120], outputs[150] = 0.001, 0.0, loud
+    decibels = 10.0 * np.log10(np.maximum(outputs**2, 1e-20) / errors)
+    quiet = tail_of(decibels, outputs.reshape(-1, 1, 1), tmp_path / "quiet", monkeypatch)
+    assert quiet is not None
+    assert quiet.worst_db == pytest.approx(30.0)
+    decibels[[7, 9]] = -5.0
+    ruined = tail_of(decibels, outputs.reshape(-1, 1, 1), tmp_path / "ruined", monkeypatch)
+    assert ruined is not None
+    assert ruined.worst_db == pytest.approx(-5.0)
 
 
 @pytest.mark.parametrize(("worst", "told"), [(-5.0, True), (19.0, True), (21.0, False)])

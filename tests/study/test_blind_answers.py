@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +45,10 @@ def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:
 TYPES = {
     "more than is allowed": ((0.6, (0.2, 0.4)), "a type of inputs and outputs that breaks the limit"),
     "perhaps more": ((0.86, (0.01, 0.07)), "a type of inputs and outputs that may break the limit"),
+    "more, by one sample": (
+        (0.6, (math.nan, math.nan)),
+        "a type of inputs and outputs that breaks the limit on one sample",
+    ),
     "less than is allowed, for all one sees": ((0.89, (-0.01, 0.03)), None),
     "nothing, and a gain is asked for": ((0.9, (-0.001, 0.001)), None),
     "one number": ((0.6, None), "a type of inputs and outputs that breaks the limit"),

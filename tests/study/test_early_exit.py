@@ -140,13 +140,15 @@ def test_without_forecasts_a_search_ends_only_if_8_bits_cost_least(
     head = 'schema_version = 1\nname = "x"\nwhy = "A test."\nunit = "cycles"\nsegments = "none"\n'
     path = tmp_path / "own.toml"
     path.write_text("\n".join([f'{head}[crossing]\nfixed = 0.0\nper_byte = 0.0\n[host]\nname = "h"', *kinds]))
-    assert (reason(None, target=str(path), float_ops=0) is not None) is ends
+    others = chain("", piece=8.0)
+    found = reason_of(scored("1", -0.005, float_ops=0), [], None, target=str(path), forecasts=others)
+    assert (found is not None) is ends
 
 
 @pytest.mark.parametrize(
     ("crossing_tensors", "forecasts", "ends"),
-    [(0, None, True), (5, None, False), (5, chain("", piece=0.1), True), (5, chain("", piece=8.0), False)],
-    ids=["none", "nobody knows what others cost", "others cost more", "another has fewer pieces"],
+    [(0, None, True), (5, None, True), (5, chain("", piece=0.1), True), (5, chain("", piece=8.0), False)],
+    ids=["none", "no other can be planned", "others cost more", "another has fewer pieces"],
 )
 def test_if_tensors_go_between_accelerator_and_host_what_others_cost_is_forecast_first(
     crossing_tensors: int, forecasts: Problem | None, ends: bool
