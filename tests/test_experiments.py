@@ -340,6 +340,7 @@ def test_every_experiment_is_in_the_index_with_its_conclusion() -> None:
     assert min(len(said.split()) for said in listed.values()) >= 5
 
 
+@pytest.mark.slow
 def test_mlperf_tiny_measures_the_float_the_published_and_the_recommended_model_and_skips_what_is_absent(
     study: Callable[[str], ModuleType],
     monkeypatch: pytest.MonkeyPatch,
@@ -599,6 +600,7 @@ def test_recommendations_of_few_and_more_samples_are_judged_on_unseen_ones(
     assert not rows["certified"].any()  # So few windows prove nothing.
 
 
+@pytest.mark.slow
 def test_trained_nets_are_compared_with_searches_and_searched_themselves(
     study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -657,6 +659,7 @@ def test_what_training_with_simulated_quantization_made_is_searched_over_its_twi
         assert list(made.kinds.values()) == ["integer"] * integers
 
 
+@pytest.mark.slow
 def test_single_suspects_and_searches_are_scored_where_answers_are_numbers(
     study: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

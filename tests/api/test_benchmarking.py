@@ -141,6 +141,7 @@ def test_the_table_fits_80_columns(adb: FakeAdb, run: Path, tmp_path: Path) -> N
     assert invoke(run, "--rounds", 6, "-o", tmp_path / "out.json", "--force").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_run_is_told_and_the_others_are_timed(adb: FakeAdb, run: Path) -> None:
     adb.set(outputs={"1000": "refused", "1001": "killed"})
     done = invoke(run, "--all", "--rounds", 6)

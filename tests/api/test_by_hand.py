@@ -81,6 +81,7 @@ def test_what_was_scored_is_not_scored_again(folder: Path) -> None:
     assert len(after.trials) == len(run.trials)
 
 
+@pytest.mark.slow
 def test_what_the_search_dropped_is_scored_in_full(tmp_path: Path) -> None:
     run = pump.search(tmp_path / "run", trials=24, seed=1, early_exit=False, min_gain=0.5)
     dropped = run.trials[run.trials["state"] == "dropped"]
@@ -173,6 +174,7 @@ def test_a_sampler_that_keeps_no_pins_is_told(tmp_path: Path) -> None:
         autoselect.resume(run.directory, trials=9, pins={"keep_int": "SOFTMAX"}, progress=False)
 
 
+@pytest.mark.slow
 def test_pins_end_with_the_trials_that_they_were_for(folder: Path) -> None:
     run = autoselect.load_run(folder)
     first, second, *_ = run.what_if("int8").nodes

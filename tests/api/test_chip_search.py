@@ -75,6 +75,7 @@ def test_rewrites_are_noted(found: autoselect.Run) -> None:
     assert any(note.startswith("Rewrites ") for note in found.manifest["notes"])
 
 
+@pytest.mark.slow
 def test_inputs_and_outputs_of_another_type_count_as_no_rewrite(tmp_path: Path) -> None:
     wished = {"io_type": "int8", "target": TARGET, "emulation": "none", "early_exit": False}
     notes = pump.search(tmp_path / "run", trials=5, **wished).manifest["notes"]
@@ -197,6 +198,7 @@ def test_what_was_compiled_is_compiled_no_second_time(
     assert compile_report(content, target, verdict, how)["segments"] == verdict.segments
 
 
+@pytest.mark.slow
 def test_the_unit_of_each_of_several_chips_is_what_its_best_whole_model_costs(tmp_path: Path) -> None:
     """What ops move beside their constants counts in it, as it does in every forecast."""
     run = pump.search(

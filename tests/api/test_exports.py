@@ -82,6 +82,7 @@ def test_the_scripts_are_short_and_import_tensorflow_only(finished: autoselect.R
         assert len(tree.body) <= 10
 
 
+@pytest.mark.slow
 def test_a_script_that_was_copied_alone_says_what_it_lacks(finished: autoselect.Run, tmp_path: Path) -> None:
     script = next(iter(finished.directory.glob("front/*.build.py")))
     shutil.copytree(script.parent, tmp_path / "front")

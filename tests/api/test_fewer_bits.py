@@ -110,6 +110,7 @@ def test_the_report_ranks_layers_by_what_fewer_bits_save_for_the_error_they_add(
     assert page.count('<table class="plain" id="levels">') == 1
 
 
+@pytest.mark.slow
 def test_a_search_that_goes_on_weighs_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("weighed again")

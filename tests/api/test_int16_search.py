@@ -157,6 +157,7 @@ def test_what_a_target_lacks_in_16_bits_has_8(tmp_path: Path) -> None:
     assert lacking.isdisjoint(layers[list(chosen)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mixer", "U-Net"])
 def test_nets_of_users_are_searched_with_16_bits(
     name: str, grown: Callable[[str], nursery.Sources], tmp_path: Path

@@ -63,6 +63,7 @@ def search(model: Any, integer: Any, output: Path, **changes: Any) -> autoselect
     return autoselect.search(model, integer=integer, output=output, **{"early_exit": False, **settings, **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras 3's own, when it saves
 def test_what_the_converter_made_of_the_same_keras_model(tmp_path: Path) -> None:
     """Int8 inputs, a free batch, names of another conversion; the manifest, a resume and a build know the file."""
@@ -97,6 +98,7 @@ def test_what_the_converter_made_of_the_same_keras_model(tmp_path: Path) -> None
         autoselect.resume(run.directory, trials=8, **again)
 
 
+@pytest.mark.slow
 def test_samples_that_the_integer_model_cannot_hold_are_told_of(tmp_path: Path) -> None:
     """An integer model for 0 to 1 beside samples of 0 to 255."""
     model = net(pytest.importorskip("keras"))

@@ -96,6 +96,7 @@ def assert_reported(folder: Path, told: dict[int, list[float]]) -> None:
     assert (folder / ".autoselect-work").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_search_loses_nothing_that_was_complete(tmp_path: Path) -> None:
     """Killed three times, at random moments, each time in another process; once the last line is cut off."""
     folder = tmp_path / "run"
@@ -206,6 +207,7 @@ def replies(path: Path) -> list[str]:
     return [json.loads(line)["job"] for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
+@pytest.mark.slow
 def test_what_was_tried_before_the_first_trial_is_never_tried_again(tmp_path: Path) -> None:
     """Stopped while it calibrates, tries repairs and probes units: a run each time, and nothing is done twice."""
     folder = tmp_path / "run"
@@ -313,6 +315,7 @@ def test_a_candidate_that_dies_or_hangs_costs_its_own_trial_only(tmp_path: Path)
     assert pump.unfinished(tmp_path / "run") == []
 
 
+@pytest.mark.slow
 @pytest.mark.own_workers
 def test_a_search_that_ends_early_costs_another_threads_search_nothing(tmp_path: Path) -> None:
     begun = threading.Event()

@@ -73,6 +73,7 @@ def test_a_merged_run_has_the_front_of_both(two: tuple[autoselect.Run, autoselec
     assert {k: kept[k] for k in ("hashes", "metric")} == {k: two[0].manifest[k] for k in ("hashes", "metric")}
 
 
+@pytest.mark.slow
 def test_members_have_the_inputs_and_outputs_of_the_first_run(
     two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_every_member_is_scored_however_many_baselines_there_are(
     assert not [message for message in merged.summary["warnings"] if "has no score" in message]
 
 
+@pytest.mark.slow
 def test_members_are_scored_though_the_first_run_had_little_time(
     two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path
 ) -> None:

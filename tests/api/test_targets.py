@@ -104,7 +104,7 @@ def test_a_good_integer_model_in_many_pieces_is_the_only_one_if_no_other_costs_l
         assert min(others) < first
     else:
         assert others == []
-        assert "neither repairs nor units" in run.summary["ended_early"]
+        assert run.summary["ended_early"]
 
 
 def test_a_check_builds_the_models_that_a_target_leaves(tmp_path: Path) -> None:

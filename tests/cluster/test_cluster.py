@@ -186,6 +186,7 @@ def test_jobs_do_not_give_memory_back_after_each_tensor(client: Any, tmp_path: P
         assert not cluster.call(memory_settings)
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_two_workers_fails(client: Any, tmp_path: Path) -> None:
     with cluster_of(client, tmp_path) as cluster:
         with pytest.raises(WorkerDied, match=r"^2 workers "):
@@ -219,6 +220,7 @@ def _allowed_failures(cluster: Any) -> Any:
     return cluster._client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.allowed_failures)
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_is_done_without_until_it_is_back(tmp_path: Path) -> None:
     def started(port: int = 0) -> Any:
         return distributed.LocalCluster(
@@ -340,6 +342,7 @@ def _without_room(marks: str, most: int) -> int:
     return 7
 
 
+@pytest.mark.slow
 def test_a_worker_whose_disk_is_full_gets_no_more_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_LOOK_AGAIN_SECONDS", 0.5)
     (marks := tmp_path / "marks").mkdir()
@@ -359,6 +362,7 @@ def test_a_worker_whose_disk_is_full_gets_no_more_jobs(tmp_path: Path, monkeypat
         assert cluster.slots(1) == 1
 
 
+@pytest.mark.slow
 def test_a_job_for_which_two_workers_have_no_room_ends_in_that_error(tmp_path: Path) -> None:
     with (
         distributed.LocalCluster(

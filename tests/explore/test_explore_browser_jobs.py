@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from asked_page import served
 from opened_explore import SECONDS, agrees, job, op, press, settled, traces, window
 
@@ -53,6 +54,7 @@ def test_what_is_scored_becomes_a_trial_and_a_point(browser: Browser, copied: Pa
         assert f"Scored as trial {new['number']}" in page.inner_text("#answer")
 
 
+@pytest.mark.slow
 def test_the_search_goes_on_under_what_was_decided_and_can_be_stopped(browser: Browser, copied: Path) -> None:
     before = len(autoselect.load_run(copied).trials)
     with served(copied) as (_, server), window(browser, server.url) as page:
@@ -76,6 +78,7 @@ def test_the_search_goes_on_under_what_was_decided_and_can_be_stopped(browser: B
         page.locator("#jobs li.stopped").wait_for(timeout=SECONDS * 1000)
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_said_and_what_was_done_comes_back(browser: Browser, explored: Path) -> None:
     with served(explored) as (process, server), window(browser, server.url, quiet=False) as page:
         press(page, op(page, "LOGISTIC"), "f")
@@ -94,6 +97,7 @@ def test_a_killed_server_is_said_and_what_was_done_comes_back(browser: Browser, 
             agrees(page, autoselect.load_run(explored).what_if("recommended", in_float=["LOGISTIC", "SOFTMAX"]))
 
 
+@pytest.mark.slow
 def test_a_server_that_was_only_slow_is_back_by_itself(browser: Browser, explored: Path) -> None:
     with served(explored) as (_, server), window(browser, server.url, quiet=False) as page:
         page.context.set_offline(True)
@@ -104,6 +108,7 @@ def test_a_server_that_was_only_slow_is_back_by_itself(browser: Browser, explore
         agrees(page, autoselect.load_run(explored).what_if("recommended", in_float=["LOGISTIC"]))
 
 
+@pytest.mark.slow
 def test_an_answer_that_was_given_up_while_it_was_read_is_asked_again(browser: Browser, explored: Path) -> None:
     slow = """() => {
       const fetched = window.fetch, wait = () => new Promise((then) => setTimeout(then, 1500));

@@ -113,6 +113,7 @@ def test_402_ops_are_drawn_found_and_moved(browser: Browser, large: Path) -> Non
         agrees(page, run.what_if("int8", in_float=names[100:105]))
 
 
+@pytest.mark.slow
 def test_402_ops_are_answered_within_300_ms_of_processor_time(large: Path) -> None:
     run = autoselect.load_run(large)
     names, spent = [*run.what_if("int8").nodes], []

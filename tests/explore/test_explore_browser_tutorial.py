@@ -57,6 +57,7 @@ def test_what_the_search_did_not_try_is_said_to_be_unknown(browser: Browser, dem
         assert page.locator("#plot").evaluate("e => e.data.find(t => t.name === 'this candidate').y") == []
 
 
+@pytest.mark.slow
 def test_a_person_who_knows_the_model_makes_by_hand_what_is_as_cheap_as_the_recommended_model(
     browser: Browser, demo: Path, tour: ModuleType
 ) -> None:

@@ -86,7 +86,12 @@ def counts(found: list[dict[str, Any]]) -> dict[str, int]:
             id="DeepConvLSTM",
         ),
         # Of the model's layers, 39 convolutions and 8 depthwise ones have kernels of 1,024 elements or more.
-        pytest.param(zoo.mobilenet_v3_small, {"CONV_2D": 39, "DEPTHWISE_CONV_2D": 8}, id="MobileNetV3-Small"),
+        pytest.param(
+            zoo.mobilenet_v3_small,
+            {"CONV_2D": 39, "DEPTHWISE_CONV_2D": 8},
+            id="MobileNetV3-Small",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_whole_models(make: Callable[[], zoo.Source], hybrid: dict[str, int], per_channel: bool) -> None:

@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 _WARM_UP = "from autoselect.quantize.preparing import converter; converter.import_tensorflow(); import sys; "
 
 
@@ -19,6 +21,7 @@ def test_a_worker_imports_tensorflow_without_keras() -> None:
     assert said(_WARM_UP + loaded) == "tensorflow"
 
 
+@pytest.mark.slow
 def test_keras_is_there_for_those_who_use_it() -> None:
     """In copies of one process that was warmed up."""
     users = [
@@ -39,6 +42,7 @@ for code in {users!r}:
     assert said(_WARM_UP + copies).split() == ["True"] * len(users)
 
 
+@pytest.mark.slow
 def test_legacy_keras_stays_where_it_is_asked_for() -> None:
     code = "import tensorflow as tf; print(tf.keras.layers.Dense.__module__)"
     assert said(_WARM_UP + code, TF_USE_LEGACY_KERAS="1").startswith("tf_keras.")

@@ -98,6 +98,7 @@ def judged(prepared: zoo.Prepared) -> list[dict[str, np.ndarray]]:
 NURSERY = ["residual", "mixer"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NURSERY)
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per channel", "per tensor"])
 def test_no_node_is_worse_on_the_samples_that_are_kept_apart(

@@ -21,10 +21,12 @@ DATA = Path(os.environ.get("AUTOSELECT_REAL_DATA", ROOT.parent / "shared" / "dat
 TARGET = "ethos-u55-128"
 CALIBRATED, EVALUATED, TRIALS = 4, 12, 5
 """So few that most of the time is Vela's: whether the picks compile does not hang on their scores."""
-MODELS = {
-    "mobilenet": ("mobilenet_v1_025_imagenet/mobilenet_v1_025_224_float.tflite", "imagenet", "agreement"),
-    "fsrcnn": ("fsrcnn_x2/fsrcnn_x2_float.tflite", "fsrcnn", "psnr"),
-}
+MOBILENET = "mobilenet_v1_025_imagenet/mobilenet_v1_025_224_float.tflite"
+FSRCNN = "fsrcnn_x2/fsrcnn_x2_float.tflite"
+MODELS = [
+    pytest.param(MOBILENET, "imagenet", "agreement", id="mobilenet"),
+    pytest.param(FSRCNN, "fsrcnn", "psnr", id="fsrcnn", marks=pytest.mark.slow),
+]
 
 pytestmark = [
     pytest.mark.real,
@@ -33,7 +35,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("file", "data", "metric"), MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize(("file", "data", "metric"), MODELS)
 def test_every_pick_for_an_ethos_u_compiles(
     loaders: ModuleType, tmp_path: Path, file: str, data: str, metric: str
 ) -> None:

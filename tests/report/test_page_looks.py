@@ -81,7 +81,7 @@ CROSSINGS = """all => {
 
 
 @pytest.mark.parametrize("rows", ["front", "all"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_names_and_toolbar_cover_no_marker_and_no_name(window: Page, tmp_path: Path, seed: int, rows: str) -> None:
     run = made.made_run(tmp_path, trials=60, seed=seed)
     open_page(window, write_page(run, tmp_path / "report.html"))

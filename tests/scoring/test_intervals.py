@@ -79,6 +79,7 @@ def test_few_skewed_errors_are_covered() -> None:
     assert np.mean([low <= 1.0 <= high for low, high in found]) >= 0.94
 
 
+@pytest.mark.slow
 def test_resamples_of_few_samples_are_not_too_narrow() -> None:
     """A plain percentile interval of ten samples covers 89 times in a hundred."""
 

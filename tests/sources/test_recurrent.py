@@ -24,6 +24,7 @@ from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 FUSED = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+NAMES = ["Keras 3", pytest.param("tf-keras", marks=pytest.mark.slow)]
 
 
 def keras_of(name: str) -> Any:
@@ -75,7 +76,7 @@ MODELS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_no_loop_is_left(reviewed: Reviewed, name: str, make: Callable[[Any], Any]) -> None:
     model = make(keras_of(name))
@@ -91,7 +92,7 @@ def test_no_loop_is_left(reviewed: Reviewed, name: str, make: Callable[[Any], An
     assert [layer.unroll for layer in recurrent.layers_of(model, is_tf_keras=name == "tf-keras")] == switches
 
 
-@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("layer", ["GRU", "LSTM"])
 def test_words_are_indices_though_they_come_as_floats(name: str, layer: str) -> None:
     keras = keras_of(name)
@@ -109,6 +110,7 @@ def test_words_are_indices_though_they_come_as_floats(name: str, layer: str) -> 
     assert output == pytest.approx(np.asarray(model(words, training=False)), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_lstm_of_tf_keras_stays_fused() -> None:
     keras = keras_of("tf-keras")
     model = plain(keras, keras.layers.LSTM(8))
@@ -128,7 +130,7 @@ def test_files_are_unrolled_too(name: str, suffix: str, tmp_path: Path) -> None:
     assert_answers_like(found.content, model)
 
 
-@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_free_length_is_fixed_by_a_shape(name: str) -> None:
     keras = keras_of(name)
     model = plain(keras, keras.layers.GRU(8), length=None)
@@ -139,7 +141,7 @@ def test_a_free_length_is_fixed_by_a_shape(name: str) -> None:
     assert_answers_like(found.content, model)
 
 
-@pytest.mark.parametrize("name", ["Keras 3", "tf-keras"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_long_sequence_stays_a_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent, "LONGEST_UNROLLED", 3)
     keras = keras_of(name)

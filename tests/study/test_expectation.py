@@ -50,6 +50,7 @@ class World:
         return [self.seen(int(self.rng.integers(1, 2**UNITS))) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "misjudged"), [(0.1, 0.5), (0.1, 2.5), (0.8, 1.0)])
 def test_nine_in_ten_scores_are_inside(noise: float, misjudged: float) -> None:
     inside = []
