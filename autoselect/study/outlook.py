@@ -285,7 +285,7 @@ def _measured(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -
         Them, and why the first cannot be built or scored; without figures and with a reason if it cannot.
     """
     call = partial(pool.call, timeout_seconds=settings.trial_timeout)
-    recipes, found = [baselines(case.layers, space, settings.template)[0].recipe], list[_Whole]()
+    recipes, found = [recipe_for(space.pin(frozenset()), settings.template, {})], list[_Whole]()
     if SIXTEEN in settings.states:
         left_out, wide = all_in_16_bits(case.layers, space)
         recipes.append(recipe_for(left_out, settings.template, {SIXTEEN: wide}))
