@@ -134,7 +134,9 @@ def look(root: Path, recipe_json: str, states: Sequence[str]) -> None:
     forms = case.builder.blueprint(plain).forms
     left = [node.name for node in case.prepared.layers.nodes if forms[node.index].get("integer")]
     partly = replace(plain, denylisted_nodes=frozenset(left), fallback="float")
-    recipes = dict.fromkeys([*_wholes(case, plain, states).values(), partly])
+    # One of several chips may run 16 bits for less though the others do not run them, so that no candidate has them.
+    is_best_wide = any(chip.runs_int16 and not chip.favours_int8 for chip in target.parts)
+    recipes = dict.fromkeys([*_wholes(case, plain, [*states, SIXTEEN] if is_best_wide else states).values(), partly])
     builds = [case.builder.build(recipe) for recipe in recipes]
     judged = [views(built.graph, target) for built in builds]
     seen = []

@@ -23,7 +23,7 @@ from autoselect.domain.pareto import whole_steps
 from autoselect.domain.quantities import stored_bytes
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.search_space import BoundSpace
-from autoselect.errors import ErrorKind, ScoreError, TrialError, UsageError, ending_of, sentence
+from autoselect.errors import ErrorKind, ScoreError, TargetRefusal, TrialError, UsageError, ending_of, sentence
 from autoselect.isolation.door import Workers
 from autoselect.runs.records import BY_HAND, Partial, Scores, TrialRecord
 from autoselect.study.pipeline import Candidate, Pipeline
@@ -93,6 +93,7 @@ class SearchLoop:
         self._recipes: dict[str, Recipe] = {}  # of what is scored
         self._dropped: dict[str, Partial] = {}
         self._bytes_of: dict[str, str] = {}
+        self._refused: set[str] = set()  # Fingerprints of what the target does not take, which it never will.
         self._done = self._failed = self._left = 0
         self._last_error = ""
         self._last_kind: ErrorKind | None = None
@@ -111,6 +112,8 @@ class SearchLoop:
         if record.scores is None or record.recipe is None:
             self._failed += 1
             self._last_error, self._last_kind = record.error or "", record.error_kind
+            if record.recipe is not None and record.error_kind == TargetRefusal.kind:
+                self._refused.add(record.recipe.fingerprint)
             return
         self._known[record.scores.sha256] = record.scores
         self._recipes.setdefault(record.scores.sha256, record.recipe)
@@ -160,7 +163,7 @@ class SearchLoop:
         """
         self._left = trials - self._done
         for baseline in baselines:
-            if baseline.recipe.fingerprint not in self._bytes_of:
+            if baseline.recipe.fingerprint not in {*self._bytes_of, *self._refused}:
                 self._begin(partial(self._open_baseline, baseline))
         self._finish_running()
         return stop(list(self._known.values()))

@@ -124,6 +124,22 @@ def chip(path: Path, **host: float) -> str:
     return str(path)
 
 
+def test_the_best_of_a_chip_may_have_16_bits_that_the_other_chip_lacks(tmp_path: Path) -> None:
+    wide = Path(chip(tmp_path / "wide.toml", int8=3.0, int16=1.0, float=9.0, conversion=0.0))
+    narrow = Path(chip(tmp_path / "narrow.toml", int8=1.0, float=9.0, conversion=0.0))
+    narrow.write_text(narrow.read_text().replace("own-chip", "narrow-chip"))
+    run = pump.search(tmp_path / "run", target=f"{wide},{narrow}", trials=1)
+    (integer,) = run.trials["penalty"]
+    assert integer > 1.5
+
+
+def test_what_a_target_refuses_is_tried_once(tmp_path: Path) -> None:
+    path = Path(chip(tmp_path / "chip.toml", int8=1.0, float=9.0, conversion=0.0))
+    path.write_text(f'{path.read_text()}hybrid = {{ ops = ["FULLY_CONNECTED"], per_mac = 1.0, per_element = 1.0 }}\n')
+    run = pump.search(tmp_path / "run", target=str(path), trials=5, repairs=True, early_exit=False)
+    assert run.trials["origin"].tolist().count("baseline:drq") == 1
+
+
 def test_a_chip_without_float_is_searched_in_8_and_16_bits(tmp_path: Path) -> None:
     target = chip(tmp_path / "chip.toml", int8=1.0, int16=3.0)
     run = pump.search(tmp_path / "run", target=target, trials=8, early_exit=False, int16=None)
