@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import statistics
 import time
@@ -154,6 +155,18 @@ def test_no_member_of_the_front_is_preferred_to_the_recommended_one(run: autosel
         assert found.preferred is False
         assert found.far is False  # Its own samples bound what it loses.
         assert found.chance_within == pytest.approx(1.0 - rule.chance_to_break(member.standing), abs=1e-6)
+
+
+def test_what_is_preferred_if_it_scores_as_expected_is_as_unsure_as_what_was_scored(run: autoselect.Run) -> None:
+    """A score on the search samples proves less of others, however sure one is of that score."""
+    questions = Questions(RunFolder(run.directory))
+    scored = [s for s in questions.tried.standings.values() if s.is_bounded and math.isfinite(s.bound)]
+    recipe = run.what_if("int16", deny=nodes_of(run)[2]).recipe
+    found, likely = questions.forecast(recipe, questions.workshop.place()), questions.tried.likely(recipe)
+    assert likely is not None
+    surely = replace(likely, low=likely.drop - 1e-6, high=likely.drop + 1e-6)
+    standing = questions._expected_standing(recipe, found, surely, None)
+    assert standing.bound - standing.drop >= min(one.bound - one.drop for one in scored) > 1e-3
 
 
 def test_the_float_model_loses_nothing(run: autoselect.Run) -> None:
@@ -473,6 +486,10 @@ def test_a_target_that_takes_no_member_says_why(run: autoselect.Run, tmp_path: P
     path.write_text(f'extends = "litert-cpu"\nname = "picky"\n[[reject]]\n{rule}')
     with pytest.raises(UsageError, match=r"'picky' .*is picky\.$"):
         run.limits(["litert-cpu", str(path)])
+    found = run.what_if("hybrid", target=str(path))
+    assert found.refusal
+    assert found.dominated_by == ()
+    assert found.chance_on_front == 0.0
 
 
 def test_what_parts_units_is_called_approximate(run: autoselect.Run) -> None:

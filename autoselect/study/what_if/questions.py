@@ -270,17 +270,19 @@ class Questions:
         ours = self._expected_standing(recipe, found, likely, trial)
         is_far = self._rule(place).is_far(ours)
         is_sure = likely.low == likely.high or math.isinf(least)
+        chance = float(not ahead) if is_sure else self._chance(recipe, likely, least, trial, ours)
+        is_refused = bool(self.refusal(recipe, place, found))
         return {
             "drop": likely.drop,
             "drop_low": likely.low,
             "drop_high": likely.high,
             "far": is_far,
             "chance_within": 0.0 if is_far else self._chance(recipe, likely, self.tried.rule.allowed_drop, trial, ours),
-            "on_front": not ahead,
+            "on_front": not ahead and not is_refused,
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
-            "chance_on_front": float(not ahead) if is_sure else self._chance(recipe, likely, least, trial, ours),
-            "preferred": None if self.refusal(recipe, place, found) else self._is_preferred(ours, place, found),
+            "chance_on_front": 0.0 if is_refused else chance,
+            "preferred": None if is_refused else self._is_preferred(ours, place, found),
         }
 
     def _chance(
@@ -324,6 +326,8 @@ class Questions:
             raise ValueError("a failed trial is no member")
         found = self.forecast(recipe, place)
         columns = self.workshop.settings.cost_columns
+        if self.refusal(recipe, place, found):  # On another target than the run's.
+            return np.full(1 + len(columns), math.inf)
         values = (found.cost(c) if BY_COLUMN[c].from_graph else scores.costs.get(c, math.inf) for c in columns)
         return np.array([*values, self._leaves(found)])
 
@@ -337,16 +341,23 @@ class Questions:
         scored = None if trial is None else self.tried.standings.get(trial.id)
         if scored is not None:
             return _standing_at(scored, found)
+        fidelity = -10.0 * likely.log_divergence / math.log(10.0)
         return Standing(
             id="",
             drop=likely.drop,
-            bound=likely.high,
-            fidelity=-10.0 * likely.log_divergence / math.log(10.0),
+            bound=likely.high if likely.low == likely.high else max(likely.high, likely.drop + self._margin(fidelity)),
+            fidelity=fidelity,
             size_bytes=stored_bytes(found.plan.size_bytes, self.tried.measured_costs(recipe)),  # As that of members.
             penalty=found.cut.penalty,
             left_ops=found.cut.left_ops,
             is_bounded=self.tried.are_bounded,
         )
+
+    def _margin(self, fidelity: float) -> float:
+        """By how much the bound on other samples would be above a score: as for the scored candidate most alike."""
+        known = [s for s in self.tried.standings.values() if s.is_bounded and math.isfinite(s.bound)]
+        near = min(known, key=lambda s: abs(s.fidelity - fidelity), default=None)
+        return 0.0 if near is None else near.bound - near.drop
 
     def _is_preferred(self, ours: Standing, place: Place, found: Forecast) -> bool | None:
         chosen = next((m for m in self.tried.members if m.record.id == self.tried.picks.get("recommended")), None)
