@@ -307,9 +307,9 @@ class Target:
 
     @property
     def favours_int8(self) -> bool:
-        """Whether no kernel of another precision, on either side, costs less than an 8-bit one of the accelerator.
+        """Whether no kernel of another precision, on either side, costs less than the 8-bit kernels of one side.
 
-        Without an accelerator it is one of the host.
+        That side is the accelerator, or the host of a target without an accelerator.
         """
         if self.parts:
             return all(part.favours_int8 for part in self.parts)

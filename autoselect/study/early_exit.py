@@ -102,8 +102,8 @@ def _is_cheapest(
     """Whether no unit that is left out, or has 16 bits, makes the all-integer model cheaper.
 
     Before units were tried, no op of it may be float, and the target may compute nothing for less outside of integers.
-    Nothing is forecast then if 8 bits are cheapest in each op, and it runs on one side: on the accelerator if there is
-    one.
+    Nothing is forecast then if 8 bits are cheapest in each op, and the model runs on one side: on the accelerator if
+    the target has an accelerator.
     """
     if problem is None:
         if integer.float_ops or target.is_cheaper_outside:

@@ -354,7 +354,7 @@ class Questions:
         )
 
     def _margin(self, fidelity: float) -> float:
-        """By how much the bound on other samples would be above a score: as for the scored candidate most alike."""
+        """The distance from a score to its bound on other samples, of the scored candidate of nearest fidelity."""
         known = [s for s in self.tried.standings.values() if s.is_bounded and math.isfinite(s.bound)]
         near = min(known, key=lambda s: abs(s.fidelity - fidelity), default=None)
         return 0.0 if near is None else near.bound - near.drop
