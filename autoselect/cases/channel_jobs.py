@@ -135,19 +135,23 @@ def tail(root: Path, sha256: str) -> Tail | None:
 
 
 def _below_usual(case: OpenCase, count: int) -> np.ndarray:
-    """How far the power of each search sample's scored float output is below the median, in decibels, shape (n,).
+    """How many decibels each search sample's float output has less power than the median of all, shape (n,).
 
-    Beside an output near 0 every error is large, and of one number or few some samples have such outputs. It is
-    infinite for outputs of 0. It is 0 for all samples if channels have ranges so unlike that closeness is that of the
-    worst group, and if half of the outputs are 0.
+    The output is that which the metric scores. Error is measured beside it, so that a sample whose output is near 0
+    seems bad however small its error is; outputs of one number or a few are often near 0. A sample whose output is all
+    0 gets infinity, a loud one a number below 0.
+
+    All samples get 0 in two cases: if closeness is that of the worst group of channels, of which the power of the whole
+    output says nothing, and if half of the outputs are 0, which leaves no usual power.
+
+    Args:
+        case: Has the float outputs.
+        count: Of the search samples.
     """
-    reference, key = case.reference("search"), case.scoring.fidelity.output
-    if reference is None or reference.groups(key):
+    reference, fidelity = case.reference("search"), case.scoring.fidelity
+    if reference is None or reference.groups(fidelity.output):
         return np.zeros(count)
-    power = np.empty(count)
-    for i in range(count):
-        outputs = reference([i])
-        power[i] = np.mean(in_reals(outputs[key or next(iter(outputs))]) ** 2)
+    power = np.array([np.mean(fidelity.scored_reference(reference([i])) ** 2) for i in range(count)])
     usual = float(np.median(power))
     if not usual > 0.0:
         return np.zeros(count)

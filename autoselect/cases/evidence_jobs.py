@@ -49,18 +49,20 @@ def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) 
 
 
 def drop_interval(root: Path, sha256: str, scored: ScoreReply, float_score: float) -> tuple[float, float] | None:
-    """The two-sided 95 % interval of what a candidate loses on the search samples, in the metric's units.
+    """The 95 % confidence interval (low, high) of a candidate's drop below the float model's score.
 
-    Float is as close to itself as can be on each sample: what is lost of closeness is as sure as the candidate's score.
+    If the metric is closeness, the float model has the highest score on every sample. So the drop's interval is as wide
+    as the interval of the candidate's own score. All other metrics compare both models sample by sample.
 
     Args:
         root: A case.
         sha256: The candidate.
-        scored: Its score, with an interval.
-        float_score: Score of the float model on the same samples.
+        scored: The candidate's score on the search samples, with an interval.
+        float_score: The float model's score on the same samples.
 
     Returns:
-        None with an evaluator that returns one number.
+        Both ends in the metric's units, positive if the candidate is worse; None with an evaluator that returns one
+        number.
     """
     metric = open_case(root).scoring.metric
     if metric is not None and metric.name == CLOSENESS:

@@ -307,9 +307,10 @@ class Target:
 
     @property
     def favours_int8(self) -> bool:
-        """Whether no kernel of another precision, on either side, costs less than the 8-bit kernels of one side.
+        """Whether 8-bit kernels of the main processor cost no more than kernels of any other precision anywhere.
 
-        That side is the accelerator, or the host of a target without an accelerator.
+        The main processor is the accelerator if there is one, else the host. Costs are compared for each op type; every
+        one of several chips must favour 8 bits.
         """
         if self.parts:
             return all(part.favours_int8 for part in self.parts)

@@ -99,11 +99,12 @@ def _is_cheapest(
     steps: Mapping[str, float],
     target: Target,
 ) -> bool:
-    """Whether no unit that is left out, or has 16 bits, makes the all-integer model cheaper.
+    """Whether no candidate near the all-integer model costs less: with units in float, hybrid or 16 bits.
 
-    Before units were tried, no op of it may be float, and the target may compute nothing for less outside of integers.
-    Nothing is forecast then if 8 bits are cheapest in each op, and the model runs on one side: on the accelerator if
-    the target has an accelerator.
+    Forecasts of a problem say so. Before there is a problem, the answer is no if an op of the model is float, or if the
+    target has a float or hybrid kernel that costs less than its 8-bit kernel. The answer is yes without forecasts if
+    every kernel of 8 bits costs least and one processor runs the whole model: the accelerator, if there is one. In all
+    other cases costs are forecast now.
     """
     if problem is None:
         if integer.float_ops or target.is_cheaper_outside:
@@ -156,9 +157,11 @@ def cheaper_than_integers(problem: Problem, steps: Mapping[str, float]) -> Mask 
     never &= ~problem.not_outside
     stretches = problem.islands(problem.everything & ~never)
     whole = [problem.in_state(stretch, place) for stretch in stretches for place in range(len(problem.states))]
-    near = [mask for mask in (*whole, *mutation.single_flips(integers, problem)) if problem.accepts(mask)]
     model = CostModel(problem, [])
-    base = np.array([column[0] for column in model.expected([integers])])
-    least = base - [steps.get(column, 0.0) for column in problem.costs]
-    costs_of = (np.array([column[0] for column in model.expected([mask])]) for mask in near)
-    return next((mask for mask, own in zip(near, costs_of, strict=True) if np.any(own < least)), None)
+
+    def costs_of(mask: Mask) -> np.ndarray:
+        return np.concatenate(model.expected([mask]))
+
+    least = costs_of(integers) - [steps.get(column, 0.0) for column in problem.costs]
+    near = filter(problem.accepts, (*whole, *mutation.single_flips(integers, problem)))
+    return next((mask for mask in near if np.any(costs_of(mask) < least)), None)

@@ -30,10 +30,10 @@ def plain_forecaster(case: Case, settings: Settled, space: BoundSpace, pool: Wor
 
 
 def unprobed(case: Case, settings: Settled, yardstick: Yardstick, space: BoundSpace, pool: Workers) -> Problem | None:
-    """The search as far as costs tell it: what each unit does to the outputs is not known yet.
+    """The search as a sampler sees it before probes: units and what candidates cost, but not what units do to outputs.
 
     Returns:
-        None if no candidate can be planned.
+        A problem without sensitivities; None if the quantizer refuses the model, so that no candidate can be planned.
     """
     try:
         forecast = plain_forecaster(case, settings, space, pool)

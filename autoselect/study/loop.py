@@ -129,7 +129,8 @@ class SearchLoop:
         """Tell ``trials`` trials in all, those of earlier runs of the study included.
 
         Args:
-            baselines: Told first, where they are not known, neither by their scores nor by why others failed.
+            baselines: Told first, if they are not known: by their scores, since the target refused them, or by why
+                others failed.
             trials: The budget.
             stop: Asked with what is scored, by hash, once the baselines are told: why the search is at its end.
             late: Asked before each further trial: why there is no time for it.
@@ -163,7 +164,8 @@ class SearchLoop:
         """
         self._left = trials - self._done
         for baseline in baselines:
-            if baseline.recipe.fingerprint not in {*self._bytes_of, *self._refused}:
+            own = baseline.recipe.fingerprint
+            if own not in self._bytes_of and own not in self._refused:
                 self._begin(partial(self._open_baseline, baseline))
         self._finish_running()
         return stop(list(self._known.values()))

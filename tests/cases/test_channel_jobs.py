@@ -14,6 +14,7 @@ from autoselect.cases.channel_jobs import Tail
 from autoselect.cases.files import CaseFiles
 from autoselect.domain.findings import GroupCloseness
 from autoselect.scoring.evaluate import ReferenceOutputs
+from autoselect.scoring.value_metrics import SignalToQuantizationNoise
 from autoselect.study.finishing import channels
 
 
@@ -22,7 +23,7 @@ class Kept:
 
     def __init__(self, root: Path, outputs: np.ndarray | None) -> None:
         self.files = CaseFiles(root=root)
-        self.scoring = SimpleNamespace(fidelity=SimpleNamespace(output=None), evaluator=None)
+        self.scoring = SimpleNamespace(fidelity=SignalToQuantizationNoise(), evaluator=None)
         self._reference: ReferenceOutputs | None = None
         if outputs is not None:
             ReferenceOutputs.write(root / "outputs", ({"y": value} for value in outputs))
