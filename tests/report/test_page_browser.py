@@ -76,13 +76,14 @@ def traces(page: Page) -> dict[str, Any]:
     return {trace["name"]: trace for trace in page.locator("#front").evaluate(plotted)}
 
 
-def test_300_trials_on_111_nodes_are_usable_within_two_seconds(browser: Browser, tmp_path: Path) -> None:
-    path = write_page(made.made_run(tmp_path, nodes=111, trials=300), tmp_path / "report.html")
-    spent = []
-    for _ in range(3):  # the best of a few: the machine does other things too
-        with browser.new_context() as context:
-            spent.append(open_page(context.new_page(), path))
-    assert min(spent) < 2.0
+def test_300_trials_on_111_nodes_open_about_as_soon_as_60_on_12(browser: Browser, tmp_path: Path, path: Path) -> None:
+    large = write_page(made.made_run(tmp_path, nodes=111, trials=300), tmp_path / "report.html")
+    spent: dict[Path, list[float]] = {path: [], large: []}
+    for _ in range(3):  # The best of a few in turn: the machine does other things too.
+        for opened in spent:
+            with browser.new_context() as context:
+                spent[opened].append(open_page(context.new_page(), opened))
+    assert min(spent[large]) < 3.0 * min(spent[path])
 
 
 def test_hostile_names_stay_text(page: Page) -> None:
