@@ -118,6 +118,7 @@ def test_each_model_follows_each_other_one_equally_often(count: int) -> None:
     assert len(set(follows.values())) <= 1
 
 
+@pytest.mark.slow
 def test_the_table_fits_80_columns(adb: FakeAdb, run: Path, tmp_path: Path) -> None:
     extra = tmp_path / "all_integer.tflite"
     extra.write_bytes(bytes(900))

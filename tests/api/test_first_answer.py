@@ -72,7 +72,8 @@ def test_no_unit_is_tried_once_the_time_has_passed_though_no_repair_helps(
     assert next(event.done for event in events if isinstance(event, StageStarted) and event.stage == "trials") == 2
 
 
-@pytest.mark.parametrize("phase", ["with_repairs", pytest.param("make_problem", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["with_repairs", "make_problem"])
 def test_a_timeout_ends_a_phase_that_is_under_way(phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole models are scored; what the phase had asked is given up, and a resume asks it."""
     asked = getattr(search, phase)

@@ -124,6 +124,7 @@ def test_402_ops_are_answered_within_300_ms_of_processor_time(large: Path) -> No
     assert sorted(spent)[len(spent) // 2] < 0.3
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text_and_name_their_ops(browser: Browser, hostile: Path) -> None:
     run = autoselect.load_run(hostile)
     assert {*run.what_if("int8").nodes} == {*HOSTILE}

@@ -40,6 +40,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return autoselect.demo(output=tmp_path_factory.mktemp("demo") / "run", workers=1).directory
 
 
+@pytest.mark.slow
 def test_what_the_search_did_not_try_is_said_to_be_unknown(browser: Browser, demo: Path) -> None:
     with served(demo) as (_, server), window(browser, server.url) as page:
         tried = [set(repairs) for repairs in server.get("/api/run")["repair_sets"]]

@@ -105,6 +105,7 @@ def test_bias_correction_changes_biases_and_nothing_else(
     assert plain.kinds == repaired.kinds
 
 
+@pytest.mark.slow
 def test_sizes_are_equal_to_within_padding_where_every_node_has_a_bias_of_its_own() -> None:
     builder = zoo.mobilenet_v3_small().prepared.builder
     plain, repaired = builder.build(Recipe()), builder.build(Recipe(repairs=("bias",)))

@@ -81,7 +81,7 @@ def test_where_no_sample_differs_the_rule_of_three_bounds_the_drop() -> None:
     assert (found.drop, found.error, found.low) == (0.0, 1 / 250, -found.high)
 
 
-@pytest.mark.parametrize("count", [24, 50, 250])
+@pytest.mark.parametrize("count", [24, 50, pytest.param(250, marks=pytest.mark.slow)])
 def test_the_intervals_of_hits_cover_whatever_differs(count: int) -> None:
     """Exactly: by the chances of all outcomes."""
     most = 20 + count * 9 // 40

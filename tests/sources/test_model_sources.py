@@ -194,6 +194,7 @@ def test_a_free_batch_is_pinned_to_one(tmp_path: Path) -> None:
     assert_predicts_like(pinned, image_model("Keras 3"))
 
 
+@pytest.mark.slow
 def test_a_recurrent_keras_model_keeps_its_fused_op(tmp_path: Path) -> None:
     import tf_keras
 

@@ -30,6 +30,7 @@ def prefix(problem: Problem, seed: int) -> Proposer:
 RIVALS: dict[str, Callable[[Problem, int], Proposer]] = {"random": random_masks, "prefix": prefix}
 
 
+@pytest.mark.slow
 def test_it_finds_more_than_random_and_more_than_the_prefixes() -> None:
     """Errors that add up, and, for two of five seeds, three units of which each ruins the model."""
     won = dict.fromkeys(RIVALS, 0)
