@@ -132,11 +132,12 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
         The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`, and a table. The table has the keys of
         :func:`autoselect.scoring.target_penalty.island_table`, and four more. ``chips`` holds the rows of
         :func:`chip_rows`. ``piece_cost`` is the part of the penalty that the profile has for pieces beyond the first
-        and for the bytes that pieces move; 0 for several chips. ``costs`` has ``name``, ``penalty`` and ``unit`` of
-        each chip. ``forecast`` is for targets whose compiler does not decide which ops the accelerator takes, and None
-        for others. It has four keys: ``penalty`` and ``segments``, which the target's profile expects (those of the
-        table are the compiled model's, if it was compiled); ``uncompiled``, the reason if it was not, else None;
-        ``host_ops``, counts by op type of what the compiler left to the CPU (by type the most of several compilers).
+        and for the bytes that pieces move. ``costs`` has ``name``, ``penalty`` and ``unit`` of each chip. For several
+        chips all other costs are None: their unit is the best of a search. ``forecast`` is for targets whose compiler
+        does not decide which ops the accelerator takes, and None for others. It has four keys: ``penalty`` and
+        ``segments``, which the target's profile expects (those of the table are the compiled model's, if it was
+        compiled); ``uncompiled``, the reason if it was not, else None; ``host_ops``, counts by op type of what the
+        compiler left to the CPU (by type the most of several compilers).
 
     Raises:
         ModelError: If the bytes are no whole TFLite file.
@@ -163,13 +164,24 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     segments |= {chip["name"]: chip["partitions"] for chip in chips}
     table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
     table["refusal"] = refused or table["refusal"]
-    table["piece_cost"] = 0.0 if target.parts else pairs[0][1].piece_cost
+    table["piece_cost"] = pairs[0][1].piece_cost
     if target.compilers:
         table |= _as_compiled(content, graph, target, table, costs, segments)
         table["segments"] = max(segments.values())
     table["costs"] = [{"name": chip.name, "penalty": costs[chip.name], "unit": chip.unit} for chip in target.chips]
+    if target.parts:
+        table |= _without_sums(table)
     cut = asdict(on_target(graph, target))
     return cut | {name: table[name] for name in cut.keys() & table.keys()}, table
+
+
+def _without_sums(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What several chips cost together, as unknown: only a search knows the best of each, which is the unit."""
+    sums = dict.fromkeys(("penalty", "accelerator_cost", "host_cost", "crossing_cost", "piece_cost", "best_island"))
+    forecast = table["forecast"] and {**table["forecast"], "penalty": None}
+    islands = [{**island, "gain": None} for island in table["islands"]]
+    placements = [{**placed, "cost": None} for placed in table["placements"]]
+    return {**sums, "islands": islands, "placements": placements, "forecast": forecast}
 
 
 def _as_compiled(
@@ -212,8 +224,7 @@ def _as_compiled(
         "uncompiled": uncompiled,
         "host_ops": dict(host_ops),
     }
-    penalty = max(costs[chip.name] / chip.best for chip, _ in pairs)
-    found = {"refusal": refusal, "penalty": penalty, "placements": placements}
+    found = {"refusal": refusal, "penalty": max(costs.values()), "placements": placements}
     return {**told, **found, "forecast": forecast if others else None}
 
 

@@ -30,7 +30,8 @@ class Score(Result):
         drop: How much worse than the reference the model is on the same samples, in the metric's units; None without a
             reference, and for metrics that compare with it themselves.
         size_bytes: Of the file.
-        penalty: Fragmentation penalty, or that of the target; what follows belongs to it.
+        penalty: Fragmentation penalty, or that of the target; None for several chips, each of which has its own in
+            ``target``. What follows belongs to it.
         segments: Runs of integer ops; of a target the pieces that its accelerator runs.
         float_ops: Ops that compute in float.
         crossing_tensors: Tensors between accelerator and host; for ``integer-only`` between integer and float.
@@ -48,7 +49,7 @@ class Score(Result):
     samples: int
     drop: float | None
     size_bytes: int
-    penalty: float
+    penalty: float | None
     segments: int
     float_ops: int
     crossing_tensors: int
@@ -81,7 +82,7 @@ class Score(Result):
         refuse_per_cent(self.metric, max_drop)
         size = parse_size(max_size) if isinstance(max_size, str) else max_size
         limits = Constraints(max_drop=max_drop, max_size_bytes=size)
-        passed = limits.violations(drop=self.drop or 0.0, size_bytes=self.size_bytes, penalty=self.penalty)
+        passed = limits.violations(drop=self.drop or 0.0, size_bytes=self.size_bytes, penalty=0.0)
         found = []
         if passed["max_drop"] > 0:
             found.append(f"The drop in {self.metric} is {self.drop:.4g}, and at most {max_drop:.4g} is allowed.")

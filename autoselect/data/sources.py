@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from autoselect.data.fit import is_signature_sample
-from autoselect.data.specs import load_object
+from autoselect.data.specs import load_object, name_of
 from autoselect.data.stacks import SOLE_INPUT, Stack, require_file, stack_of, stacks_of_file
 from autoselect.errors import AutoselectError, DataError
 
@@ -45,7 +45,7 @@ def unwrap(source: object, *, purpose: str) -> object:
 
 
 def _called(function: Callable[[], object], purpose: str) -> object:
-    name = getattr(function, "__qualname__", repr(function))
+    name = name_of(function)
     try:
         result = function()
     except AutoselectError:

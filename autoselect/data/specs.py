@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import inspect
@@ -13,6 +14,13 @@ from typing import Any, cast
 
 from autoselect.domain.words import did_you_mean
 from autoselect.errors import DataError, UsageError
+
+
+def name_of(function: object) -> str:
+    """What a function is called; an object that is called like one has the name of its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def load_object(spec: str, *, purpose: str) -> Any:

@@ -83,7 +83,7 @@ def make_metric(
             "without a class from the data, or leave them out in a metric of your own."
         )
     if not isinstance(spec, str) or ":" in spec:
-        name = spec if isinstance(spec, str) else getattr(spec, "__qualname__", repr(spec))
+        name = spec if isinstance(spec, str) else name_of(spec)
         return UserMetric(spec, direction=direction_of(direction, name), output=output)
     if spec not in _CATALOGUE:
         raise MetricError(_unknown(spec))

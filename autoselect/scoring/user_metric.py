@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autoselect.data.specs import load_object
+from autoselect.data.specs import load_object, name_of
 from autoselect.domain.objectives import Direction
 from autoselect.errors import DataError, MetricError
 from autoselect.scoring.metric_base import Metric, Outputs, Row, target_array
@@ -44,7 +44,7 @@ class UserMetric(Metric):
         super().__init__(output=output)
         self._source = source
         self.direction = direction
-        self.name = source if isinstance(source, str) else getattr(source, "__qualname__", repr(source))
+        self.name = source if isinstance(source, str) else name_of(source)
         self.function()
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:

@@ -121,8 +121,10 @@ def advice_lines(found: Mapping[str, Any]) -> list[str]:
     return [f"{begins} island {number} into integers helps most: {saved}.{ends}"]
 
 
-def figure(value: float) -> str:
-    """A cost with four digits, and all of them before the point."""
+def figure(value: float | None) -> str:
+    """A cost with four digits, and all of them before the point; a dash if there is none."""
+    if value is None:
+        return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

@@ -102,7 +102,7 @@ def refuse_other_metric(folder: RunFolder, manifest: dict[str, Any], request: Re
         raise RunFolderError(
             f"{folder.root} was made with the metric {before['name']!r} ({before['direction']}), this is "
             f"{now['name']!r} ({now['direction']}). Their scores do not compare. "
-            "Leave the metric out, or start a new run."
+            "Give that metric, or none if it was given by its name, or start a new run."
         )
 
 
