@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -64,12 +65,19 @@ class Kernels:
         per_mac: Cost of a multiply-accumulate.
         per_element: Cost of an element of the op's outputs.
         per_mac_of: Cost of a multiply-accumulate of op types where it is another.
+        per_weight_of: Cost of reading a weight once, of op types that may wait for their weights: the op costs that if
+            it is more than the multiply-accumulates.
     """
 
     ops: frozenset[str] | None
     per_mac: float
     per_element: float
     per_mac_of: Mapping[str, float] = field(default_factory=dict)
+    per_weight_of: Mapping[str, float] = field(default_factory=dict)
+
+    def of_mac(self, op_type: str, uses: float) -> float:
+        """Cost of a multiply-accumulate of an op each of whose weights is used so many times."""
+        return max(self.per_mac_of.get(op_type, self.per_mac), self.per_weight_of.get(op_type, 0.0) / uses)
 
     def runs(self, op_type: str) -> bool:
         """Whether there is a kernel."""
@@ -342,12 +350,10 @@ def _is_cheaper_outside(kernels: Mapping[Precision, Kernels]) -> bool:
 
 def _costs_less(one: Kernels, other: Kernels) -> bool:
     """Whether kernels cost less than others for an element, or for a multiply-accumulate of any op type."""
-    return (
-        one.per_element < other.per_element
-        or one.per_mac < other.per_mac
-        or any(one.per_mac_of.get(op, one.per_mac) < cost for op, cost in other.per_mac_of.items())
-        or any(cost < other.per_mac_of.get(op, other.per_mac) for op, cost in one.per_mac_of.items())
-    )
+    if one.per_element < other.per_element or one.per_mac < other.per_mac:
+        return True
+    ops = {op for kernels in (one, other) for op in (*kernels.per_mac_of, *kernels.per_weight_of)}
+    return any(one.of_mac(op, uses) < other.of_mac(op, uses) for op in ops for uses in (1.0, math.inf))
 
 
 def together(targets: Sequence[Target]) -> Target:

@@ -399,8 +399,9 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
     if side is None or placement.precision is None:
         return 0.0
     counted = [side.kernels[placement.precision]] if placement.precision in side.kernels else _computing(target)
-    elements = sum(prod(graph.tensors[t].shape) for t in op.outputs)
-    costs = (k.per_mac_of.get(op.op_type, k.per_mac) * op.macs + k.per_element * elements for k in counted)
+    shapes = [graph.tensors[t].shape for t in op.outputs]
+    elements, uses = sum(map(prod, shapes)), max(prod(shapes[0][:-1]), 1) if shapes else 1
+    costs = (k.of_mac(op.op_type, uses) * op.macs + k.per_element * elements for k in counted)
     return max(costs, default=0.0)
 
 

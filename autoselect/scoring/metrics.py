@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autoselect.data.specs import name_of
 from autoselect.domain.objectives import Direction
 from autoselect.domain.words import did_you_mean
 from autoselect.errors import MetricError

@@ -23,6 +23,7 @@ A profile is a TOML file::
     per_mac = 0.01
     per_element = 0.25
     per_mac_of = { LSTM = 1.0 }         # optional: of op types where it is another
+    per_weight_of = { CONV_2D = 0.5 }   # optional: of op types that may wait for weights, each of which is read once
 
     [[reject]]                          # optional: hard rules
     ops = ["HARD_SWISH"]                # or "all"
@@ -125,6 +126,7 @@ class _Kernels(_Strict):
     per_mac: _Cost
     per_element: _Cost
     per_mac_of: dict[Annotated[str, AfterValidator(_known_op)], _Cost] = {}
+    per_weight_of: dict[Annotated[str, AfterValidator(_known_op)], _Cost] = {}
 
 
 class _Processor(_Strict):
@@ -385,7 +387,13 @@ def _processor(section: _Processor, any_stride: frozenset[str] = frozenset()) ->
         max_stride=section.max_stride,
         any_stride=any_stride,
         kernels={
-            precision: Kernels(ops=_ops(k.ops), per_mac=k.per_mac, per_element=k.per_element, per_mac_of=k.per_mac_of)
+            precision: Kernels(
+                ops=_ops(k.ops),
+                per_mac=k.per_mac,
+                per_element=k.per_element,
+                per_mac_of=k.per_mac_of,
+                per_weight_of=k.per_weight_of,
+            )
             for precision, k in given.items()
             if k is not None
         },

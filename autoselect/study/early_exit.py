@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +19,9 @@ from autoselect.domain.targets import Target, spilled_bytes
 from autoselect.domain.words import asked, lost_at_most, whole_model
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
-from autoselect.runs.records import Scores
+from autoselect.runs.records import Scores, TrialRecord, distinct
 from autoselect.scoring.target_file import read_target
-from autoselect.study.finishing.certainty import expected_drops, link_of
+from autoselect.study.finishing.certainty import expected_drops, link_of, standings_of
 from autoselect.study.loop import Stop, never
 from autoselect.study.proposing import mutation
 from autoselect.study.proposing.costs import CostModel
@@ -43,8 +43,8 @@ def stop_of(
 ) -> Stop:
     """The search has nothing to do if the all-integer model of 8 bits is sure to be as good as is asked for.
 
-    It must be so by its own score, and by what picks go by: else another model would be recommended. No unit that is
-    left out may make it cheaper.
+    It must be so by its own score, and by what picks go by. Of what is scored it must be the recommended one. No unit
+    that is left out may make it cheaper.
 
     Args:
         request: What the user asked for.
@@ -82,7 +82,8 @@ def stop_of(
             f"{lost_at_most(bound, request.metric_name)}; {asked(yardstick.allowed_drop, request.metric_name)}"
         )
         steps = yardstick.steps(request.settings.front_spacing)
-        if not _is_cheapest(integer, problem, forecasts, steps, read_target(request.settings.target)):
+        cheapest = _is_cheapest(integer, problem, forecasts, steps, read_target(request.settings.target))
+        if not (cheapest and _is_preferred(whole, distinct(study.records()), yardstick, root, pool)):
             return None
         return f"{good}; {_CHEAPEST}" if integer.float_ops else good
 
@@ -116,6 +117,21 @@ def _is_cheapest(
         if problem is None:  # No other candidate can be made.
             return True
     return cheaper_than_integers(problem, steps) is None
+
+
+def _is_preferred(
+    whole: Collection[str],
+    records: Sequence[TrialRecord],
+    yardstick: Yardstick,
+    root: Path,
+    pool: Workers,
+) -> bool:
+    """Whether an all-integer model would be recommended of all that is scored: one that costs more may be surer."""
+    known = [(record, record.scores) for record in records if record.scores]
+    within = [(record, scores) for record, scores in known if max(yardstick.violations(scores).values()) <= 0.0]
+    members = [replace(record, scores=_with_bound(scores, root, pool)) for record, scores in within]
+    chosen = yardstick.rule.recommended(standings_of(members, link_of([scores for _, scores in known])))
+    return any(sha256.startswith(chosen.id) for sha256 in whole)
 
 
 def _may_end(request: Request, yardstick: Yardstick) -> bool:

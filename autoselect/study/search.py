@@ -17,7 +17,7 @@ from autoselect.domain.pinned import NO_PINS, Pins
 from autoselect.domain.quantities import objectives_of
 from autoselect.domain.repair_sets import corrected_at_once
 from autoselect.domain.search_space import BoundSpace
-from autoselect.domain.states import EXACT, SIXTEEN
+from autoselect.domain.states import EXACT, SIXTEEN, left_out_of
 from autoselect.domain.units import nodes_behind
 from autoselect.errors import StorageError, TrialError, UsageError, sentence
 from autoselect.isolation.deadline import TimeUp, until
@@ -177,7 +177,8 @@ class _Search:
         loop = self._loop()
         self._start_trials()
         if reason := loop.tell_first(plain[:1], self.settings.trials, self._stop()):
-            return f"{reason}; neither repairs nor units were tried"
+            mixed = any(r.recipe and (r.recipe.repairs or left_out_of(r.recipe)) for r in self.study.records())
+            return reason if mixed else f"{reason}; neither repairs nor units were tried"
         if not self._has_scores():  # A sampler that knows which op failed rules the other models out.
             return None
         if self.forecast:

@@ -30,8 +30,9 @@ def test_an_integer_model_that_is_good_enough_is_the_only_one(tmp_path: Path) ->
     assert "neither repairs nor" in found.summary["verdict"]
     assert found.picks["recommended"] == found.front["id"].tolist()[0]
     assert found.status == "complete"
-    again = autoselect.resume(tmp_path / "run", trials=25)
-    assert again.trials["origin"].tolist() == ["baseline:fiq"]
+    assert autoselect.resume(tmp_path / "run").trials["origin"].tolist() == ["baseline:fiq"]
+    again = autoselect.resume(tmp_path / "run", trials=5)
+    assert (len(again.trials), again.summary["ended_early"]) == (5, None)
 
 
 def test_a_repaired_model_that_is_good_enough_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

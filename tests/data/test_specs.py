@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import functools
+import math
 from pathlib import Path
 
 import pytest
 
-from autoselect.data.specs import code_hash, load_object
+from autoselect.data.specs import code_hash, load_object, name_of
 from autoselect.errors import AutoselectError, DataError, UsageError
 
 GOOD = """
@@ -92,3 +94,16 @@ def test_the_hash_of_code_without_a_file_is_that_of_what_it_does() -> None:
         made.append(code_hash(namespace["f"]))
     assert made[0] == made[1] != made[2]
     assert code_hash(len) is None
+
+
+class Called:
+    def __call__(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(math.sin, "sin"), (Called(), "Called"), (functools.partial(functools.partial(pow, 2), 3), "pow")],
+)
+def test_a_function_is_named_without_its_address(function: object, name: str) -> None:
+    assert name_of(function) == name

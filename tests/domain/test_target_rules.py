@@ -98,6 +98,16 @@ def test_segments_and_cost_by_hand(kinds: str, names: str | None, target: Target
     assert found.refused() == ()
 
 
+@pytest.mark.parametrize(("rows", "cost"), [(1, 20.0), (10, 2.0), (20, 1.0), (500, 1.0)])
+def test_an_op_waits_for_its_weights_unless_its_products_take_longer(rows: int, cost: float) -> None:
+    """Each of 100 products costs 0.01, each weight 0.2: one that 20 rows share is there in time."""
+    graph = chain("i", "A", macs=100)
+    graph = replace(graph, tensors=tuple(replace(t, shape=(rows, 10)) for t in graph.tensors))
+    waiting = replace(kernels("A", 0.01, 0.0), per_weight_of={"A": 0.2})
+    found = judge(graph, replace(NPU, accelerator=Processor(name="the NPU", kernels={Precision.INT8: waiting})))
+    assert found.accelerator_cost == pytest.approx(cost)
+
+
 def test_leading_charges_an_early_float_op_more_than_a_late_one() -> None:
     early, late = judge(chain("fiiii"), LEADING), judge(chain("iiiif"), LEADING)
     assert early.cost > late.cost
@@ -366,6 +376,7 @@ CHEAPER = {
     "multiplications cost less in float": (kernels(None, 0.5, 2.0), True),
     "elements cost less in float": (kernels(None, 4.0, 0.5), True),
     "one op costs less in float": (replace(kernels(None, 4.0, 2.0), per_mac_of={"CONV_2D": 0.5}), True),
+    "one op waits for weights in float": (replace(kernels(None, 4.0, 2.0), per_weight_of={"CONV_2D": 0.5}), False),
 }
 
 

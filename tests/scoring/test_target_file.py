@@ -41,7 +41,7 @@ crossing = { fixed = 1.0, per_byte = 2.0 }
 
 [accelerator]
 name = "npu"
-int8 = { ops = ["CONV_2D"], per_mac = 0.5, per_element = 0.25, per_mac_of = { CONV_2D = 3.0 } }
+int8 = { ops = ["CONV_2D"], per_mac = 0.5, per_element = 0.25, per_mac_of = { CONV_2D = 3.0 }, per_weight_of = { CONV_2D = 7.0 } }
 
 [host]
 name = "cpu"
@@ -78,7 +78,7 @@ def test_a_file_of_ones_own_is_read_as_it_stands(tmp_path: Path) -> None:
     assert target.accelerator is not None
     found = target.accelerator.kernels[Precision.INT8]
     assert (found.ops, found.per_mac, found.per_element) == (frozenset({"CONV_2D"}), 0.5, 0.25)
-    assert found.per_mac_of == {"CONV_2D": 3.0}
+    assert (found.per_mac_of, found.per_weight_of) == ({"CONV_2D": 3.0}, {"CONV_2D": 7.0})
     assert target.host.kernels[Precision.FLOAT].ops is None
     assert (target.crossing_fixed, target.crossing_per_byte) == (1.0, 2.0)
     assert (target.io_type, target.per_channel, target.shares, target.compiler) == (None, True, None, None)

@@ -40,11 +40,12 @@ def chain(never: str, *, piece: float = 0.1, size: int = 0) -> Problem:
 
 
 class Study:
-    def __init__(self, recipe: Recipe, scores: Scores) -> None:
-        self._record = TrialRecord(number=0, origin="baseline:fiq", recipe=recipe, scores=scores)
+    def __init__(self, recipe: Recipe, scores: Scores, others: Mapping[Recipe, Scores] | None = None) -> None:
+        known = {recipe: scores, **(others or {})}
+        self._records = [TrialRecord(number=0, origin="baseline:fiq", recipe=r, scores=s) for r, s in known.items()]
 
     def records(self) -> list[TrialRecord]:
-        return [self._record]
+        return self._records
 
 
 def reason(
@@ -60,6 +61,7 @@ def reason_of(
     recipe: Recipe | None = None,
     target: str = "integer-only",
     forecasts: Problem | None = None,
+    mixed: Mapping[Recipe, Scores] | None = None,
 ) -> str | None:
     request = Request(
         ingredients=cast("Any", None),
@@ -68,7 +70,7 @@ def reason_of(
         metric_name="accuracy",
         direction="maximize",
     )
-    study = cast("Any", Study(recipe or Recipe(), scores))
+    study = cast("Any", Study(recipe or Recipe(), scores, mixed))
     workers = cast("Any", Measuring())
     return stop_of(request, YARDSTICK, Path(), workers, study, problem, lambda: forecasts)([*others, scores])
 
@@ -122,6 +124,15 @@ def test_a_search_goes_on_where_the_integer_model_would_not_be_recommended(known
     lucky = replace(lucky, drop_noise=known[0], drop_bound=known[1])
     assert reason_of(lucky, [], chain("")) is not None
     assert reason_of(lucky, others, chain("")) is None
+
+
+@pytest.mark.parametrize(("bound", "ends"), [(0.0095, True), (0.0005, False)])
+def test_a_search_goes_on_where_a_dearer_model_is_so_much_surer_that_it_would_be_recommended(
+    bound: float, ends: bool
+) -> None:
+    integer, surer = scored("1", 0.0, drop_bound=0.0095), scored("2", 0.0, drop_bound=bound, penalty=11.0)
+    found = reason_of(integer, [surer], chain(""), mixed={Recipe(int16_nodes=frozenset("a")): surer})
+    assert (found is not None) == ends
 
 
 def test_candidates_that_leave_units_out_are_no_integer_model() -> None:

@@ -366,12 +366,17 @@ def _surer(found: Findings, surer: Alternative) -> str:
 
 
 def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> str:
-    """A member that costs less; if its bound is no worse, something else speaks for the recommended one."""
+    """A member that costs less; what speaks for the recommended one if that member is proven, too."""
     ops, most = found.strays(cheaper.left_ops), lost_at_most(cheaper.bound, found.metric)
     if cheaper.bound <= confidence.bound:
         return (
             f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and with 95 % confidence it {most}, "
             "no worse a bound. The rule puts it behind the recommended model for its size, closeness or expected drop."
+        )
+    if confidence.certified and cheaper.bound <= found.yardstick.allowed_drop:
+        return (
+            f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and it is proven to keep the limit, too: with "
+            f"95 % confidence it {most}. The rule prefers the recommended model for its lower chance to break the limit."
         )
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
