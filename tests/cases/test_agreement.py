@@ -15,7 +15,7 @@ COUNT = 250
 
 
 def test_all_samples_count_also_the_last_ones() -> None:
-    on_chip = [np.int64(number % 3) for number in range(COUNT)]
+    on_chip = [np.array([number % 3]) for number in range(COUNT)]
 
     def on_cpu(inputs: dict[str, int]) -> dict[str, np.ndarray]:
         answer = inputs["number"] % 3 if inputs["number"] < 200 else 3

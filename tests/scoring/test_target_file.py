@@ -41,7 +41,13 @@ crossing = { fixed = 1.0, per_byte = 2.0 }
 
 [accelerator]
 name = "npu"
-int8 = { ops = ["CONV_2D"], per_mac = 0.5, per_element = 0.25, per_mac_of = { CONV_2D = 3.0 }, per_weight_of = { CONV_2D = 7.0 } }
+
+[accelerator.int8]
+ops = ["CONV_2D"]
+per_mac = 0.5
+per_element = 0.25
+per_mac_of = { CONV_2D = 3.0 }
+per_weight_of = { CONV_2D = 7.0 }
 
 [host]
 name = "cpu"

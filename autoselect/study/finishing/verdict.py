@@ -375,8 +375,9 @@ def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> s
         )
     if confidence.certified and cheaper.bound <= found.yardstick.allowed_drop:
         return (
-            f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and it is proven to keep the limit, too: with "
-            f"95 % confidence it {most}. The rule prefers the recommended model for its lower chance to break the limit."
+            f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and it is proven to keep the limit, too: "
+            f"with 95 % confidence it {most}. The rule prefers the recommended model for its lower chance to break the "
+            "limit."
         )
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
