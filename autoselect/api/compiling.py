@@ -125,13 +125,21 @@ def compiled_paths(path: Path, chips: Collection[Target]) -> list[Path]:
     return [compiled_path(path, chip.name) for chip in chips]
 
 
-def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def on_target_of(
+    content: bytes, target: Target, name: str, notes: Sequence[str] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a finished model is on a target; if it has compilers, as these make it.
+
+    Args:
+        content: Bytes of the model, in true shapes.
+        target: What it is judged for.
+        name: What messages call it.
+        notes: What there is to say of the model beforehand.
 
     Returns:
         The fields of :class:`autoselect.scoring.fragmentation.Fragmentation`, and a table. The table has the keys of
-        :func:`autoselect.scoring.target_penalty.island_table`, and four more. ``chips`` holds the rows of
-        :func:`chip_rows`. ``piece_cost`` is the part of the penalty that the profile has for pieces beyond the first
+        :func:`autoselect.scoring.target_penalty.island_table`, the ``notes``, and four more. ``chips`` holds the rows
+        of :func:`chip_rows`. ``piece_cost`` is the part of the penalty that the profile has for pieces beyond the first
         and for the bytes that pieces move. ``costs`` has ``name``, ``penalty`` and ``unit`` of each chip. For several
         chips all other costs are None: their unit is the best of a search. ``forecast`` is for targets whose compiler
         does not decide which ops the accelerator takes, and None for others. It has four keys: ``penalty`` and
@@ -162,7 +170,7 @@ def on_target_of(content: bytes, target: Target, name: str) -> tuple[dict[str, A
     segments = {chip.name: verdict.segments for chip, verdict in pairs}
     costs |= {chip["name"]: chip["penalty"] for chip in chips}
     segments |= {chip["name"]: chip["partitions"] for chip in chips}
-    table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None}
+    table: dict[str, Any] = {**island_table(graph, target), "chips": chips, "forecast": None, "notes": list(notes)}
     table["refusal"] = refused or table["refusal"]
     table["piece_cost"] = pairs[0][1].piece_cost
     if target.compilers:

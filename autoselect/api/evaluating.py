@@ -11,6 +11,7 @@ from typing import Any
 
 from autoselect.api.compiling import on_target_of
 from autoselect.api.results import ClassificationReport, Score
+from autoselect.api.sizing import in_true_shapes
 from autoselect.api.source import ModelFile, file_content, file_name, naming, needs_converter
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
@@ -90,8 +91,9 @@ def evaluate(
     )
     if profile is None:
         return found
-    content = _sized_content(model, evaluation, signature)
-    fragmentation, table = on_target_of(content, profile, file_name(model))
+    with naming(model):
+        sized = in_true_shapes(_sized_content(model, evaluation, signature))
+    fragmentation, table = on_target_of(sized.content, profile, file_name(model), notes=sized.notes)
     return replace(found, **_without_off_chip(fragmentation), target=table)
 
 

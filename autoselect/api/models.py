@@ -12,6 +12,7 @@ from typing import Any
 from autoselect.api.compiling import compile_model, compiled_path, compiled_paths, on_target_of, target_names
 from autoselect.api.evaluating import refuse_unknown, score_models
 from autoselect.api.results import Built, CompiledModel, Inspection, Picked
+from autoselect.api.sizing import in_true_shapes
 from autoselect.api.source import (
     ModelFile,
     Source,
@@ -279,15 +280,15 @@ def inspect(
         target: Name of a bundled target profile, or path of a ``.toml``: decides places, islands and penalty. If it
             has a compiler, the penalty is that of the compiled model. If this compiler decides, so are the places.
         signature: See :func:`search`. Without it a ``.tflite`` of several is told by its first subgraph.
-        shapes: See :func:`search`; for the sizes that Keras files and SavedModels leave free.
+        shapes: See :func:`search`; sizes that a model leaves free. Of a ``.tflite`` they decide costs alone.
 
     Returns:
         Sizes, counts, ops and tensors, the fragmentation, and the scores where samples were given.
 
     Raises:
         ModelError: If a file is missing or no whole TFLite file.
-        UsageError: If a metric or reference comes without scoring data, or shapes for a ``.tflite``; or there is no
-            such signature, or the target's compiler is not installed.
+        UsageError: If a metric or reference comes without scoring data, a shape fits no input, there is no such
+            signature, or the target's compiler is not installed.
         PreparationError: If a model cannot be scored, or the target's compiler fails.
 
     Examples:
@@ -300,11 +301,6 @@ def inspect(
     models = (model, *compare)
     if evaluation is None and not (metric is direction is reference is None):
         raise UsageError("A metric, direction or reference needs samples to score on: pass evaluation (--evaluation).")
-    if shapes and not any(map(needs_converter, models)):
-        raise UsageError(
-            f"Shapes are given for {', '.join(map(repr, shapes))}. They are for models that are converted: Keras, "
-            "SavedModel, ONNX, PyTorch. A .tflite is told with its own: leave them out (--shape)."
-        )
     refuse_unknown(signature, models)
     profile = read_target(target)
     wishes = wishes_of(signature, shapes, converter_python)
@@ -348,6 +344,7 @@ def _inspect_one(model: ModelFile, target: Target, wishes: Wishes) -> Inspection
         if wishes.signature is not None and not needs_converter(model):
             content = of_signature(TfliteFile(content), wishes.signature).content
         found = analyse(TfliteFile(content))
+        sized = in_true_shapes(content, () if needs_converter(model) else wishes.shapes)
     name = file_name(model)
-    fragmentation, table = on_target_of(content, target, name)
+    fragmentation, table = on_target_of(sized.content, target, name, notes=sized.notes)
     return Inspection(path=name, **found, fragmentation=fragmentation, target=table, score=None, compare=[])

@@ -98,7 +98,7 @@ def evaluate(
         print_json(found)
     else:
         _print_score(found)
-    for message in found["warnings"]:
+    for message in (*found["warnings"], *(found["target"] or {}).get("notes", ())):
         warn(message)
     if any(limit is not None for limit in limits.values()) and (missed := found.unmet(**limits)):
         for sentence in missed:
@@ -158,7 +158,7 @@ def _report(models: list[str], evaluation: str, output: Path | None, as_json: bo
         print_json(found)
     else:
         _print_report(found, output)
-    for message in found["warnings"]:
+    for message in (*found["warnings"], *(found["target"] or {}).get("notes", ())):
         warn(message)
     failed = [model for model in found["models"] if model["error"] is not None]
     for model in failed:

@@ -94,7 +94,8 @@ def inspect(
         _print_model(found, ops=ops, tensors=tensors)
         if target is not None:
             _print_target(found)
-    for message in (found["score"] or {}).get("warnings", ()):
+    told = [note for one in (found, *found["compare"]) for note in one["target"]["notes"]]
+    for message in (*told, *(found["score"] or {}).get("warnings", ())):
         warn(message)
     if output is not None and not as_json:
         print_lines(("", f"Written to {output}: inspect.json, islands.png, islands.svg"))

@@ -5,6 +5,7 @@
 * Sparse weights, and float16 weights.
 * Custom ops that are builtin ops by another name. XNNPACK runs a ``Convolution2DTransposeBias``, which MediaPipe's
   models have, as what TRANSPOSE_CONV with a bias is now; plain kernels know only that one.
+* An alpha of PRELU that has not one axis less than the input, as onnx2tf writes it. LiteRT runs it by broadcasting.
 """
 
 from __future__ import annotations
@@ -277,6 +278,30 @@ def _sizes(model: fb.Model, op: fb.Operator) -> int:
     return editing.add_constant(model, f"{fb.tensor_name(output)}/sizes", np.array(fb.shape_of(output), np.int32))
 
 
+def _fit_alphas(model: fb.Model) -> list[fb.Operator]:
+    """Give constant alphas of PRELU one axis less than the input has, in place: axes of 1 come or go in front.
+
+    Returns:
+        The ops whose alpha has another shape now.
+    """
+    graph, found = model.subgraphs[0], list[fb.Operator]()
+    for op in graph.operators or []:
+        if fb.op_type(model, op) != "PRELU":
+            continue
+        source, alpha = (graph.tensors[index] for index in fb.indices(op.inputs))
+        sizes, rank = fb.shape_of(alpha), len(fb.shape_of(source)) - 1
+        fitted = (1,) * (rank - len(sizes)) + sizes[max(len(sizes) - rank, 0) :]
+        if not fb.is_constant(model, alpha) or fitted == sizes or math.prod(fitted) != math.prod(sizes):
+            continue
+        graph.tensors.append(editing.twin(alpha))
+        graph.tensors[-1].shape, graph.tensors[-1].shapeSignature = np.array(fitted, np.int32), None
+        op.inputs = np.array([op.inputs[0], len(graph.tensors) - 1], np.int32)
+        found.append(op)
+    if found:
+        editing.drop_unused_tensors(model)
+    return found
+
+
 def _has_tensor(holds: Callable[[fb.Tensor], bool]) -> Callable[[fb.Model], bool]:
     return lambda model: any(holds(tensor) for graph in model.subgraphs for tensor in graph.tensors or [])
 
@@ -304,4 +329,10 @@ BUILTIN = Rewrite(
     applies=has_ops(_TRANSPOSE_CONV),
     deed=_as_builtins,
     note="{} Convolution2DTransposeBias became TRANSPOSE_CONV: the same op by another name.",
+)
+FITTED = Rewrite(
+    name="alphas fitted",
+    applies=has_ops("PRELU"),
+    deed=_fit_alphas,
+    note="{} PRELU had alphas with more or fewer axes than the quantizer takes: the same values in another shape.",
 )

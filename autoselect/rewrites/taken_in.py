@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autoselect.rewrites.odd_forms import BUILTIN, DENSE, INLINED, WIDE
+from autoselect.rewrites.odd_forms import BUILTIN, DENSE, FITTED, INLINED, WIDE
 from autoselect.rewrites.rewriting import Rewrite
 from autoselect.rewrites.variables import FROZEN, STATES, UNREAD
 from autoselect.tflite import flatbuffer as fb
@@ -28,4 +28,5 @@ TAKEN_IN: tuple[Rewrite, ...] = (
     DENSE,
     WIDE,
     BUILTIN,
+    FITTED,
 )

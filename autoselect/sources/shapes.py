@@ -99,6 +99,11 @@ def settled_shapes(model: fb.Model) -> bytes:
     return _settle(model)[0]
 
 
+def settled_bytes(content: bytes) -> bytes:
+    """As :func:`settled_shapes`, of a file."""
+    return settled_shapes(fb.parse(content))
+
+
 def settled_if_equal(model: fb.Model) -> bytes | None:
     """Bytes of the model in the shapes that it truly has; None where its outputs would change by :func:`same_outputs`.
 

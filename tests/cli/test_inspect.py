@@ -305,10 +305,10 @@ def test_the_sizes_that_a_keras_file_leaves_free_are_given(tmp_path: Path) -> No
     assert "wave: T0 float32 1x20x4" in done.stdout
 
 
-def test_shapes_of_a_file_that_is_not_converted_are_refused(reviewed: Reviewed) -> None:
+def test_shapes_that_do_not_fit_a_file_are_refused(reviewed: Reviewed) -> None:
     done = invoke(model_path(), "--shape", "window=1x128x12")
     assert done.exit_code == 2
-    reviewed("shapes of a file that is not converted", done.stderr)
+    reviewed("shapes that do not fit a file", done.stderr)
 
 
 def test_the_signature_of_a_savedmodel_is_chosen(tmp_path: Path) -> None:
