@@ -37,9 +37,10 @@ def storage_errors(path: Path) -> Iterator[None]:
         is_of_many = isinstance(exc, shutil.Error) and isinstance(exc.args[0], list)
         why = exc.args[0][0][2] if is_of_many else exc.strerror or exc
         is_full = exc.errno in _FULL or any(os.strerror(code) in str(why) for code in _FULL)
-        remedy = "Free some space or choose" if is_full else "Choose"
+        remedy = "Free some space, or choose" if is_full else "Choose"
         error = StorageError(
-            f"{path} could not be written: {why}. {remedy} another --output; nothing that was complete is lost."
+            f"{path} could not be written: {why}. {remedy} another place (--output, where the command has it); nothing "
+            "that was complete is lost."
         )
         error.errno = exc.errno
         raise error from exc

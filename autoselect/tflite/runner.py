@@ -59,6 +59,7 @@ Outputs = dict[str, np.ndarray]
 
 _FAILED_OP = re.compile(r"Node number (\d+) \(")
 _DIVIDED_BY_0 = re.compile(r"div\.cc:\d+ .* was not true.*Node number (\d+) \(DIV\)")
+_UNPARTED = re.compile(r"(?<=\w)Node number ")
 
 
 class Running(Protocol):
@@ -288,7 +289,7 @@ def _why(told: str) -> str:
     last = told.strip().splitlines()[-1]
     if found := _DIVIDED_BY_0.search(last):
         return f"op {found[1]} (DIV) divides by integers, and one that it divides by was rounded to 0."
-    return last
+    return _UNPARTED.sub(". Node number ", last)
 
 
 def inputs_of(inputs: Mapping[str, np.ndarray], specs: Sequence[TensorSpec]) -> list[np.ndarray]:

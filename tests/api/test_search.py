@@ -525,6 +525,20 @@ def test_what_held_out_samples_contradict_is_not_recommended(tmp_path: Path) -> 
     assert run.picks["integer"] in contradicted.index
 
 
+def broken_on_heldout(runner: Any, *, split: str) -> float:
+    if split == "heldout":
+        raise ValueError("no such folder")
+    return lenient_hits(runner, split=split)
+
+
+def test_a_failed_held_out_check_is_told_in_the_verdict(tmp_path: Path) -> None:
+    run = pump.search(tmp_path / "run", **UNSEEN | {"trials": 2}, evaluator=broken_on_heldout)
+    assert run.front["heldout_broken_on_heldout"].isna().all()
+    assert "The held-out samples could not be scored: the search samples alone" in run.summary["verdict"]
+    [told] = [message for message in run.summary["warnings"] if "no such folder" in message]
+    assert told.startswith("No model could be scored on the held-out samples")
+
+
 UNSEEN = {"evaluation": None, "heldout": None, "trials": 12, "early_exit": False, "max_drop": 0.02}
 
 

@@ -18,15 +18,18 @@ import pump
 import pytest
 
 import autoselect
+from autoselect.domain.objectives import Constraints
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RecipeError, RunFolderError, UsageError
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.run import read_limits
+from autoselect.study import references
 from autoselect.study.what_if import tried
 from autoselect.study.what_if.changes import Changes
 from autoselect.study.what_if.choices import MOVES, STATES
 from autoselect.study.what_if.moves import moves_from
 from autoselect.study.what_if.questions import Questions
+from autoselect.study.yardstick import Yardstick
 
 TRIALS = 16
 
@@ -136,6 +139,25 @@ def test_what_is_unknown_has_a_guess_with_an_interval(run: autoselect.Run) -> No
         assert 0.0 <= found.chance_within <= 1.0
         assert found.on_front == (found.dominated_by == ())
         assert found.gap == 0.0 or not found.on_front
+
+
+@pytest.mark.parametrize("limits", [Constraints(max_drop=-0.5), Constraints(max_size_bytes=10), Constraints()])
+def test_what_breaks_a_limit_is_not_on_the_front(
+    run: autoselect.Run, limits: Constraints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = references.yardstick_of
+
+    def limited(*args: Any, **kwargs: Any) -> Yardstick:
+        return replace(known(*args, **kwargs), constraints=limits)
+
+    monkeypatch.setattr(references, "yardstick_of", limited)
+    again = autoselect.load_run(run.directory)
+    unscored = next(random_changes(nodes_of(run), 2, 1))
+    for found in (again.what_if("recommended"), again.what_if("recommended", **unscored)):
+        if limits.any:
+            assert (found.on_front, found.chance_on_front) == (False, pytest.approx(0.0, abs=0.05))
+            assert found.chance_within > 0.0
+    assert again.what_if("recommended").on_front != limits.any
 
 
 def test_a_cheaper_member_that_is_expected_to_lose_as_much_is_ahead(run: autoselect.Run) -> None:

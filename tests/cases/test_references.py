@@ -10,10 +10,11 @@ import pytest
 
 from autoselect.cases import prepare_jobs
 from autoselect.cases.events import Event, StageStarted, StepFinished
-from autoselect.cases.files import CaseFiles
+from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.references import References
 from autoselect.cases.scoring_samples import PARTS
 from autoselect.errors import PreparationError, ScoreError, WorkerDied
+from autoselect.quantize.preparing.converter import CHECK_VALUES
 from autoselect.scoring.metrics import make_metric
 from autoselect.study.finishing import rescoring
 
@@ -91,3 +92,19 @@ def test_a_float_model_that_dies_on_held_out_samples_costs_the_held_out_scores_o
     assert found == {}
     assert "held-out samples" in why
     assert "It crashed." in why
+
+
+def test_a_held_out_sample_that_the_float_model_does_not_take_is_told_once(tmp_path: Path) -> None:
+    class Failing:
+        def submit(self, *_args: Any, **_options: Any) -> Future[None]:
+            future: Future[None] = Future()
+            future.set_exception(ScoreError("The LiteRT interpreter fails on a sample: gather index out of bounds."))
+            return future
+
+    case: Any = SimpleNamespace(
+        references=references(tmp_path, "accuracy"), has_heldout=True, files=CaseFiles(root=tmp_path)
+    )
+    pool: Any = Failing()
+    found, (why,) = rescoring.score_heldout([FLOAT, "abc"], "abc", case, "maximize", pool, 5.0, lambda _: None)
+    assert found == {}
+    assert CHECK_VALUES in why

@@ -90,6 +90,9 @@ class _Choice:
         return bool(self.contradicted) and all(r.id in self.contradicted for r in self.judged)
 
 
+_UNCHECKED = "The held-out samples could not be scored: the search samples alone speak for it."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """The end of a search: everything that is written once the trials are told.
@@ -163,7 +166,7 @@ class Finish:
         status = "interrupted" if pool is None else "complete" if is_met else "nothing_feasible"
         summary = self._summary(status, records, references, heldout, choice)
         early = [f"Ended early: {ended_early}."] if ended_early else []
-        summary["verdict"] = " ".join([summary["verdict"], *hidden, *self._cut_off(pool), *early])
+        summary["verdict"] = " ".join([summary["verdict"], *hidden, *self._cut_off(pool, heldout), *early])
         summary |= {
             "warnings": [*self.case.warnings, *said, *hidden],
             "ended_early": ended_early,
@@ -358,11 +361,15 @@ class Finish:
         metric = self.objectives[0].name
         return channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
 
-    def _cut_off(self, pool: Workers | None) -> tuple[str, ...]:
-        """What an evaluator's runs of the float model have beyond the ranges that calibration saw."""
-        if pool is None or not self.settings.has_evaluator:
+    def _cut_off(self, pool: Workers | None, heldout: Mapping[str, Heldout]) -> tuple[str, ...]:
+        """What was not checked: held-out samples without a score; an evaluator's values beyond calibrated ranges."""
+        if pool is None:
             return ()
-        return clipping_of(self.case.files.root, pool, self.settings)
+        unseen = (_UNCHECKED,) if self.case.has_heldout and not heldout else ()
+        return (
+            *unseen,
+            *(clipping_of(self.case.files.root, pool, self.settings) if self.settings.has_evaluator else ()),
+        )
 
     def _picks(self, standings: Sequence[Standing], contradicted: Collection[str] = ()) -> dict[str, str]:
         return dict(named_picks(standings, self.yardstick.rule, contradicted))

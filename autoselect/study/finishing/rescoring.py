@@ -13,9 +13,10 @@ from autoselect.cases.events import Listener, StageStarted, StepFinished
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
 from autoselect.domain.objectives import Direction, drop_from
-from autoselect.errors import AutoselectError, PreparationError, TrialError
+from autoselect.errors import AutoselectError, PreparationError, ScoreError, TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
+from autoselect.quantize.preparing.converter import CHECK_VALUES
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import Heldout, TrialRecord
@@ -55,14 +56,18 @@ def score_heldout(
         (sha, pool.submit(score_jobs.score, case.files.root, sha, "heldout", True, timeout_seconds=timeout_seconds))
         for sha in unique
     ]
-    scores, failures = {}, []
+    scores, failed = dict[str, Heldout](), dict[str, AutoselectError]()
     for sha, future in running:
         try:
             reply = result_of(future)
             scores[sha] = Heldout(score=reply.value, low=_known(reply.low), high=_known(reply.high))
         except AutoselectError as exc:
-            failures.append(f"{sha[:10]} could not be scored on the held-out samples. {exc}")
+            failed[sha] = exc
         listener(StepFinished(stage="heldout"))
+    if not scores and FLOAT in failed:
+        remedy = f" {CHECK_VALUES}" if isinstance(failed[FLOAT], ScoreError) else ""
+        return {}, [f"No model could be scored on the held-out samples, not even float. {failed[FLOAT]}{remedy}"]
+    failures = [f"{sha[:10]} could not be scored on the held-out samples. {exc}" for sha, exc in failed.items()]
     others = max(len(scores) - 1 - (recommended in scores), 1)
     comparing = {
         sha: pool.submit(evidence_jobs.paired, case.files.root, sha, "heldout", 1 if sha == recommended else others)

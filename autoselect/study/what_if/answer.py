@@ -69,8 +69,8 @@ class WhatIf(_Asked):
             scored it, how likely on other samples like these. 0 if it is far; None if nobody knows.
         trial: Number of the trial that scored it; None if none did.
         scored_drop: What it lost on the search samples there; None if it was not scored.
-        on_front: Whether no member of the front costs less and loses no more, or costs no more and loses less, by what
-            is expected; None if nobody knows.
+        on_front: Whether it keeps the limits that were set, and no member of the front costs less and loses no more, or
+            costs no more and loses less, by what is expected; None if nobody knows.
         dominated_by: Ids of the members that do, the least loss first.
         gap: By how much its expected drop is above that of the best of these; 0 if it is on the front.
         chance_on_front: How likely it would be on the front if it were scored; None if nobody knows.

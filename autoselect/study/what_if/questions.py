@@ -269,21 +269,43 @@ class Questions:
         ahead.sort(key=lambda i: float(drops[i]))
         ours = self._expected_standing(recipe, found, likely, trial)
         is_far = self._rule(place).is_far(ours)
-        is_sure = likely.low == likely.high or math.isinf(least)
-        chance = float(not ahead) if is_sure else self._chance(recipe, likely, least, trial, ours)
         is_refused = bool(self.refusal(recipe, place, found))
+        is_out = is_refused or self._breaks_limits(place, found, trial)
+        # A score on the search samples says already whether a candidate keeps the limit of the drop.
+        limit = math.inf if trial is not None else self._max_drop
+        is_sure = likely.low == likely.high or math.isinf(min(least, limit))
+        chance: float | None = float(not ahead and likely.drop <= limit)
+        if not is_sure:
+            chance = self._chance(recipe, likely, min(least, limit), trial, ours)
         return {
             "drop": likely.drop,
             "drop_low": likely.low,
             "drop_high": likely.high,
             "far": is_far,
             "chance_within": 0.0 if is_far else self._chance(recipe, likely, self.tried.rule.allowed_drop, trial, ours),
-            "on_front": not ahead and not is_refused,
+            "on_front": not ahead and not is_out and likely.drop <= limit,
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
-            "chance_on_front": 0.0 if is_refused else chance,
+            "chance_on_front": 0.0 if is_out else chance,
             "preferred": None if is_refused else self._is_preferred(ours, place, found),
         }
+
+    @property
+    def _max_drop(self) -> float:
+        """What a candidate may lose at most to be on the front."""
+        most = self.tried.yardstick.constraints.max_drop
+        return math.inf if most is None else most
+
+    def _breaks_limits(self, place: Place, found: Forecast, trial: TrialRecord | None) -> bool:
+        """Whether a candidate breaks a limit of the user's for sure: as its trial says, or by its size or penalty."""
+        limits, scores = self.tried.yardstick.constraints, None if trial is None else trial.scores
+        costs = {name: found.cost(name) for name in ("size_bytes", "penalty")}
+        if place.spec != self.workshop.settings.target:
+            limits = replace(limits, max_penalty=None)  # It is in the unit of the run's target.
+        elif scores is not None:
+            costs = {"size_bytes": scores.size_bytes, "penalty": scores.penalty}
+        drop = 0.0 if scores is None else scores.drop
+        return max(limits.violations(drop=drop, **costs).values()) > 0.0
 
     def _chance(
         self, recipe: Recipe, likely: Likely, limit: float, trial: TrialRecord | None, standing: Standing
