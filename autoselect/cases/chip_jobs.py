@@ -6,6 +6,7 @@ Each job may die without harm to the run.
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from autoselect.domain.graph import Graph, OpKind, seen_by
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import EXACT, SIXTEEN, fields_of
-from autoselect.domain.targets import Seen
+from autoselect.domain.targets import Seen, Target
 from autoselect.domain.verdicts import Verdict, judge, may_spill, views
 from autoselect.domain.words import counted
 from autoselect.errors import TrialError
@@ -306,18 +307,16 @@ def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: i
         MetricError: If the metric has no value for what it gives.
     """
     case = open_case(root)
-    run, on_cpu = case.emulated_runner(sha256, case.target.compilers[chip]), case.cpu_runner(sha256)
+    chip_target = case.target.compilers[chip]
     if (evaluator := case.scoring.evaluator) is not None:
-        models = (run, on_cpu, case.runner(FLOAT))
+        models = (case.emulated_runner(sha256, chip_target), case.cpu_runner(sha256), case.runner(FLOAT))
         rows = [evaluate.call_evaluator(evaluator, one, split="search").rows for one in models]
         return _compared(case.pairs(), *rows, comparisons=comparisons, groups=case.groups("search"))
     assert case.scoring.metric is not None
     metrics, numbers, reference = [case.scoring.metric], _numbers(case, most), case.reference("search")
     if reference is not None:
         metrics.append(case.scoring.fidelity)
-    classes: list[np.ndarray] = []
-    watched = partial(_run, run, metrics[0], classes)
-    ours = evaluate.observe(watched, case.part("search"), metrics, reference, numbers)
+    ours, agreement = _on_chip(case, sha256, chip_target, metrics, numbers)
     theirs, floats = (_rows_on_cpu(case, key, metrics, numbers) for key in (sha256, FLOAT))
     near = [float(rows[1].mean()) if reference is not None else math.nan for rows in (ours, theirs)]
     groups = case.groups("search")
@@ -327,7 +326,7 @@ def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: i
         samples=len(numbers),
         chip_sqnr_db=near[0],
         cpu_sqnr_db=near[1],
-        agreement=_agreement(case, on_cpu, numbers, classes),
+        agreement=agreement,
     )
 
 
@@ -366,6 +365,27 @@ def _rows_on_cpu(case: OpenCase, sha256: str, metrics: Sequence[Metric], numbers
         return [rows[np.asarray(numbers)] for rows in (kept, *([np.load(near)] if len(of_metrics) > 1 else []))]
     runner = case.cpu_runner(sha256)
     return evaluate.observe(runner, case.part("search"), of_metrics, case.reference("search"), numbers)
+
+
+def _on_chip(
+    case: OpenCase, sha256: str, chip: Target, metrics: Sequence[Metric], numbers: Sequence[int]
+) -> tuple[list[np.ndarray], float]:
+    """A candidate's evidence on the emulation, and how often its classes are those of the CPU.
+
+    Both are kept: they may take minutes, and a run that is stopped meanwhile goes on with the next candidate.
+    """
+    path = case.files.emulated(sha256, chip.name)
+    if path.exists():
+        with np.load(path) as kept:
+            if np.array_equal(kept["numbers"], numbers):
+                return [kept[f"arr_{place}"] for place in range(len(metrics))], float(kept["agreement"])
+    classes = list[np.ndarray]()
+    watched = partial(_run, case.emulated_runner(sha256, chip), metrics[0], classes)
+    rows = evaluate.observe(watched, case.part("search"), metrics, case.reference("search"), numbers)
+    agreement, content = _agreement(case, case.cpu_runner(sha256), numbers, classes), io.BytesIO()
+    np.savez(content, *rows, numbers=np.array(numbers), agreement=np.array(agreement))
+    write_bytes(path, content.getvalue())
+    return rows, agreement
 
 
 def _agreement(case: OpenCase, on_cpu: Running, numbers: Sequence[int], classes: Sequence[np.ndarray]) -> float:

@@ -65,6 +65,10 @@ class CaseFiles:
         """What a chip's compiler made of a candidate."""
         return self.root / "compiled" / chip / f"{sha256}.tflite"
 
+    def emulated(self, sha256: str, chip: str) -> Path:
+        """The evidence of a candidate on the emulation of a chip, with the numbers of its search samples."""
+        return self.root / "emulated" / chip / f"{sha256}.npz"
+
     def plain_kernels(self, sha256: str) -> Path:
         """There for a model that runs without delegates, since it did not repeat its outputs with them."""
         return self.root / "plain_kernels" / sha256
