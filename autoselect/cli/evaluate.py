@@ -158,7 +158,7 @@ def _report(models: list[str], evaluation: str, output: Path | None, as_json: bo
         print_json(found)
     else:
         _print_report(found, output)
-    for message in (*found["warnings"], *(found["target"] or {}).get("notes", ())):
+    for message in found["warnings"]:
         warn(message)
     failed = [model for model in found["models"] if model["error"] is not None]
     for model in failed:

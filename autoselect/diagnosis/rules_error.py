@@ -85,6 +85,8 @@ def _what_to_deny(findings: Findings, found: Sequence[_Measured]) -> str:
         parts.append(f"Ablation finds harmful: {some(harmful)}.")
     if harmless:
         parts.append(f"Ablation finds harmless, so leave in integers: {some(harmless)}.")
+    if not effects:
+        parts.append("A node's error need not reach the outputs: --ablate measures what each node does to them.")
     return " ".join(parts)
 
 
