@@ -185,10 +185,11 @@ class SearchSettings(SharedSettings):
     ] = 0.002
     break_price: Annotated[
         float,
-        Field(ge=1, le=100),
+        Field(gt=0, le=100),
         Option(
             "What a recommended model that breaks {max_drop} costs, in penalties of the float model.",
-            "The more, the surer the recommended model is, and the dearer.",
+            "The more, the surer the recommended model is, and the dearer. Below 1, another model than float would be "
+            "shipped instead.",
             low=1.0,
             high=10.0,
         ),
