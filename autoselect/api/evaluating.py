@@ -11,7 +11,7 @@ from typing import Any
 
 from autoselect.api.compiling import on_target_of
 from autoselect.api.results import ClassificationReport, Score
-from autoselect.api.sizing import in_true_shapes
+from autoselect.api.sizing import Shapes, in_true_shapes
 from autoselect.api.source import ModelFile, file_content, file_name, naming, needs_converter
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
@@ -91,8 +91,9 @@ def evaluate(
     )
     if profile is None:
         return found
+    content, sizes = _sized_content(model, evaluation, signature)
     with naming(model):
-        sized = in_true_shapes(_sized_content(model, evaluation, signature))
+        sized = in_true_shapes(content, sizes)
     fragmentation, table = on_target_of(sized.content, profile, file_name(model), notes=sized.notes)
     return replace(found, **_without_off_chip(fragmentation), target=table)
 
@@ -122,7 +123,7 @@ def score_models(
     if chosen.needs_reference and reference is None:
         raise UsageError(f"Metric {chosen.name!r} compares with the float model: pass it as reference (--reference).")
     refuse_unknown(signature, [*models, *([] if reference is None else [reference])])
-    contents = [_sized_content(model, evaluation, signature) for model in models]
+    contents = [_sized_content(model, evaluation, signature)[0] for model in models]
     with _bench(models, contents, reference, signature) as bench:
         _write_samples(bench, evaluation, chosen, signature)
         if reference is not None:
@@ -200,7 +201,7 @@ def classification_report(
     if not chosen:
         raise UsageError("Expected at least one model to report on, got none.")
     refuse_unknown(signature, [*chosen, *([] if reference is None else [reference])])
-    contents = [_sized_content(model, evaluation, signature) for model in chosen]
+    contents = [_sized_content(model, evaluation, signature)[0] for model in chosen]
     metric = Prediction(output=output_name)
     with _bench(chosen, contents, reference, signature) as bench:
         class_count = _class_count(bench, metric, chosen)
@@ -323,24 +324,27 @@ def refuse_unknown(signature: str | None, models: Sequence[ModelFile]) -> None:
         raise UsageError(unknown(signature, tuple(keys)))
 
 
-def _sized_content(model: ModelFile, evaluation: object, signature: str | None) -> bytes:
+def _sized_content(model: ModelFile, evaluation: object, signature: str | None) -> tuple[bytes, Shapes]:
     """The bytes of a model, or of one signature of it; sizes that it leaves free are those of the samples.
 
     The batch may stay free.
+
+    Returns:
+        The bytes, and the sizes of inputs that the file itself leaves free.
     """
     try:
         content = file_content(model, wishes_of(signature, None))
     except FreeSizes as free:
-        return file_content(model, wishes_of(signature, _sizes(evaluation, free, signature)))
+        return file_content(model, wishes_of(signature, _sizes(evaluation, free, signature))), ()
     with naming(model):
         file = of_signature(TfliteFile(content), signature)
         content, inputs = file.content, free_inputs(file.model)
     if not any(one.is_open for one in inputs):
-        return content
+        return content, ()
     with contextlib.suppress(FreeSizes):  # Samples that tell no sizes have to fit those in the file.
         sizes = sizes_of(inputs, tuple(_sizes(evaluation, FreeSizes(inputs), signature).items()))
-        return fb.with_input_shapes(content, [sizes[one.key] for one in inputs])
-    return content
+        return fb.with_input_shapes(content, [sizes[one.key] for one in inputs]), tuple(sizes.items())
+    return content, ()
 
 
 def _sizes(evaluation: object, free: FreeSizes, signature: str | None) -> dict[str, tuple[int, ...]]:

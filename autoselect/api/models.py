@@ -304,7 +304,7 @@ def inspect(
     refuse_unknown(signature, models)
     profile = read_target(target)
     wishes = wishes_of(signature, shapes, converter_python)
-    found = [_inspect_one(source, profile, wishes) for source in models]
+    found = [_inspect_one(source, profile, wishes, is_alone=len(models) == 1) for source in models]
     if evaluation is not None:
         scores = score_models(
             models,
@@ -338,13 +338,14 @@ def _write_inspection(result: Mapping[str, Any], folder: Path) -> None:
     save(islands_figure([result, *result["compare"]]), folder / "islands")
 
 
-def _inspect_one(model: ModelFile, target: Target, wishes: Wishes) -> Inspection:
+def _inspect_one(model: ModelFile, target: Target, wishes: Wishes, *, is_alone: bool) -> Inspection:
     content = file_content(model, wishes)
     with naming(model):
         if wishes.signature is not None and not needs_converter(model):
             content = of_signature(TfliteFile(content), wishes.signature).content
         found = analyse(TfliteFile(content))
-        sized = in_true_shapes(content, () if needs_converter(model) else wishes.shapes)
+        wished = () if needs_converter(model) else wishes.shapes
+        sized = in_true_shapes(content, wished, is_one_of_several=not is_alone)
     name = file_name(model)
     fragmentation, table = on_target_of(sized.content, target, name, notes=sized.notes)
     return Inspection(path=name, **found, fragmentation=fragmentation, target=table, score=None, compare=[])

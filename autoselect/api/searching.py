@@ -136,7 +136,8 @@ def resume(
 
     Args:
         directory: The run folder.
-        trials: New total, no less than the run has; the old one by default. With it a run that ended early goes on.
+        trials: New total, no less than the run has; the old one by default. With it a finished run goes on to so
+            many, also if the all-integer model is good enough.
         timeout: Seconds from now after which no further candidate is begun; as before by default.
         model: Needed only if the run was started with a live object. The same holds for the other ingredients.
         workers: Processes; as before by default.
@@ -166,7 +167,7 @@ def resume(
         raise UsageError("Recipes are scored and nothing is proposed, so leave out trials and pins, or the recipes.")
     further = {"scheduler": scheduler, "insecure": insecure}
     limits = {"trials": trials, "timeout": timeout, "workers": workers}
-    if trials is not None and _has_ended_early(folder):
+    if trials is not None and _is_finished(folder):
         limits["early_exit"] = False
     asked = continued(folder, limits, cache=cache, listener=listener, live=live, **further)
     if trials is not None:
@@ -186,14 +187,13 @@ def resume(
 
 def _left_to_merge(folder: RunFolder) -> tuple[Recipe, ...]:
     """The members of a merge that was stopped; none of one that came to its end, or of a search."""
+    return () if _is_finished(folder) else to_merge(folder.read_manifest(), read_records(folder.study))
+
+
+def _is_finished(folder: RunFolder) -> bool:
+    """Whether a search wrote its result by itself, with trials left or not."""
     summary = read_json(folder.summary, missing="") if folder.summary.exists() else {}
-    ended = summary.get("status") in ("complete", "nothing_feasible")
-    return () if ended else to_merge(folder.read_manifest(), read_records(folder.study))
-
-
-def _has_ended_early(folder: RunFolder) -> bool:
-    """Whether a finished search had trials left."""
-    return folder.summary.exists() and bool(read_json(folder.summary, missing="").get("ended_early"))
+    return summary.get("status") in ("complete", "nothing_feasible")
 
 
 def _refuse_smaller_total(folder: RunFolder, trials: int) -> None:

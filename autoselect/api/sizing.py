@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoselect.errors import ModelError, PreparationError, TrialError
+from autoselect.errors import ModelError, PreparationError, TrialError, UsageError
 from autoselect.isolation.pool import open_pool
 from autoselect.sources import shapes
 from autoselect.sources.tflite_files import free_inputs
-from autoselect.sources.wishes import FreeSizes, sizes_of
+from autoselect.sources.wishes import FreeInput, FreeSizes, sizes_of
 from autoselect.tflite import flatbuffer as fb
+
+Shapes = Sequence[tuple[str, tuple[int, ...]]]
+"""Sizes of inputs, by key or tensor name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,7 @@ class Sized:
     notes: tuple[str, ...] = ()
 
 
-def in_true_shapes(content: bytes, wished: Sequence[tuple[str, tuple[int, ...]]] = ()) -> Sized:
+def in_true_shapes(content: bytes, wished: Shapes = (), *, is_one_of_several: bool = False) -> Sized:
     """Fix the sizes that a model leaves free, and run it in a worker to see what shapes its other tensors have.
 
     A file of a converter has placeholders for shapes that are computed while the model runs. Costs by these would be
@@ -37,6 +40,7 @@ def in_true_shapes(content: bytes, wished: Sequence[tuple[str, tuple[int, ...]]]
     Args:
         content: Bytes of a ``.tflite``, quantized or not.
         wished: Sizes of inputs, by key or tensor name. Without them free sizes are 1.
+        is_one_of_several: Whether the sizes may be meant for other models: then those that do not fit are left out.
 
     Raises:
         ModelError: If it is no whole TFLite file, or LiteRT cannot run it in the sizes that are wished.
@@ -44,15 +48,17 @@ def in_true_shapes(content: bytes, wished: Sequence[tuple[str, tuple[int, ...]]]
     """
     model = fb.parse(content)
     inputs, notes = free_inputs(model), list[str]()
+    if is_one_of_several:
+        wished = [pair for pair in wished if _fits(inputs, pair)]
     try:
         sizes = sizes_of(inputs, wished)
     except FreeSizes:
         told = ", ".join(str(one) for one in inputs if one.is_open)
-        notes.append(f"Sizes that the model leaves free count as 1: {told}. Give them with --shape.")
-        chosen = dict(wished)
-        sizes = {i.key: chosen.get(i.key) or tuple(size or 1 for size in i.sizes) for i in inputs}
+        notes.append(f"Sizes that the model leaves free count as 1: {told}. `autoselect inspect` takes them (--shape).")
+        ones = {one.key: tuple(size or 1 for size in one.sizes) for one in inputs if not _is_named(one, wished)}
+        sizes = sizes_of(inputs, [*wished, *ones.items()])
     if not wished and shapes.is_settled(model):
-        return Sized(content=content)
+        return Sized(content=content, notes=tuple(notes))
     places = map(int, model.subgraphs[0].inputs)
     shapes.resize_inputs(model, {place: sizes[one.key] for place, one in zip(places, inputs, strict=True)})
     try:
@@ -66,3 +72,16 @@ def in_true_shapes(content: bytes, wished: Sequence[tuple[str, tuple[int, ...]]]
             raise
         notes.append(f"Costs are by the shapes in the file, some of which may be placeholders. {exc}")
         return Sized(content=content, notes=tuple(notes))
+
+
+def _is_named(one: FreeInput, wished: Shapes) -> bool:
+    return any(name in one.names for name, _ in wished)
+
+
+def _fits(inputs: Sequence[FreeInput], wish: tuple[str, tuple[int, ...]]) -> bool:
+    """Whether a wish is of one of the inputs, and as that allows."""
+    try:
+        sizes_of([one for one in inputs if _is_named(one, [wish])], [wish])
+    except UsageError:
+        return False
+    return True

@@ -343,9 +343,17 @@ def _with_text_of_config(content: dict[str, Any], name_or_path: str) -> dict[str
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """A table with what another one says, and what it says itself in place of that."""
+    """A table with what another one says, and what it says itself in place of that.
+
+    An op for which it has a cost of a multiply-accumulate waits for weights only if it says that itself.
+    """
     tables = {k: _merged(base[k], v) for k, v in own.items() if isinstance(v, dict) and isinstance(base.get(k), dict)}
-    return {**base, **own, **tables}
+    found = {**base, **own, **tables}
+    products, weights = own.get("per_mac_of"), base.get("per_weight_of")
+    if isinstance(products, dict) and isinstance(weights, dict) and isinstance(own.get("per_weight_of", {}), dict):
+        kept = {op: cost for op, cost in weights.items() if op not in products}
+        found["per_weight_of"] = {**kept, **own.get("per_weight_of", {})}
+    return found
 
 
 def _target(profile: _Profile) -> Target:

@@ -333,6 +333,24 @@ def test_what_cannot_be_extended_is_told(tmp_path: Path, text: str, words: str) 
         read_target(own(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("said", "cost"),
+    [
+        ("per_mac = 0.5", 1.0),
+        ("per_mac_of = { FULLY_CONNECTED = 0.001 }", 0.001),
+        ("per_mac_of = { FULLY_CONNECTED = 0.001 }\nper_weight_of = { FULLY_CONNECTED = 0.25 }", 0.25),
+    ],
+)
+def test_who_says_what_products_of_an_op_cost_inherits_no_cost_of_its_weights(
+    said: str, cost: float, tmp_path: Path
+) -> None:
+    chip = read_target(
+        own(tmp_path, f'extends = "ethos-u55-128"\nname = "c"\n[accelerator.int8]\n{said}\n')
+    ).accelerator
+    assert chip is not None
+    assert chip.kernels[Precision.INT8].of_mac("FULLY_CONNECTED", 1.0) == cost
+
+
 def test_the_hash_of_a_profile_that_extends_another_is_that_of_both(tmp_path: Path) -> None:
     plain = own(tmp_path, 'extends = "qualcomm-sm8750"', "plain.toml")
     other = own(tmp_path, 'extends = "qualcomm-sm8750"\n[piece]\nfixed = 1.0', "other.toml")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import nets
+import numpy as np
 import pytest
+import zoo
 
 import autoselect
 from autoselect.embedded import model_path
@@ -32,6 +34,33 @@ def test_sizes_are_given_or_told_to_be_missing(real_data: Path) -> None:
         for size in (1280, 12800)
     ]
     assert unknown["penalty"] < costs[0] < costs[1] / 8
+
+
+def open_net(*sizes: int | None, name: str = "x") -> bytes:
+    """A dense layer over the rows of an input of these sizes."""
+    import tensorflow as tf
+
+    def call(x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(tf.matmul(tf.reshape(x, (-1, 16)), zoo.weights(16, 16)), (tf.shape(x)[0], -1, 16))
+
+    found = tf.function(call).get_concrete_function(tf.TensorSpec((*sizes, 16), tf.float32, name=name))
+    return bytes(tf.lite.TFLiteConverter.from_concrete_functions([found]).convert())
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+def test_an_evaluation_takes_the_sizes_of_its_samples(batch: int | None) -> None:
+    content, samples = open_net(batch, None), np.random.default_rng(0).normal(size=(4, 64, 16)).astype(np.float32)
+    scored = autoselect.evaluate(content, evaluation=samples, metric="sqnr_db", reference=content, target="litert-cpu")
+    expected = autoselect.inspect(content, shapes={"x": (1, 64, 16)}, target="litert-cpu").target["penalty"]
+    assert (scored.penalty, (scored.target or {})["notes"]) == (expected, [])
+    assert expected >= 32 * autoselect.inspect(content, target="litert-cpu").target["penalty"]
+
+
+def test_of_several_models_each_takes_the_sizes_that_fit_it() -> None:
+    models = [open_net(1, None), open_net(1, 64), open_net(1, 64, name="other")]
+    found = autoselect.inspect(models[0], compare=models[1:], shapes={"x": (1, 32, 16)}, target="litert-cpu")
+    costs = [one.target["penalty"] for one in (found, *found.compare)]
+    assert costs[0] < costs[1] == costs[2]
 
 
 def test_sizes_that_do_not_fit_are_refused() -> None:
