@@ -136,7 +136,7 @@ class Run(tables.Run):
                 each target is least.
             allowed: Allowed drops in the metric's units; by default from 0 to 5 points, of ``sqnr_db`` and
                 ``kl_divergence`` to the drop that a search allows by default, and of other metrics to 5 % of the float
-                model's score.
+                model's score. None is above the ``max_drop`` of the run.
 
         Returns:
             A row for each allowed drop with the columns of ``limits.csv``. With targets or drops of your own the rows

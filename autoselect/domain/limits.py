@@ -44,21 +44,23 @@ class Limit:
     resampled: float | None
 
 
-def allowed_drops(metric: str, float_score: float, own: float) -> tuple[float, ...]:
+def allowed_drops(metric: str, float_score: float, own: float, max_drop: float | None = None) -> tuple[float, ...]:
     """The drops that are looked at: from 0 to 5 points, or to what a search of this metric allows by default.
 
-    Of a metric whose default is 1 % of the float model's score they go to 5 %.
+    Of a metric whose default is 1 % of the float model's score they go to 5 %. If a limit is set, no larger ones are
+    looked at: the front has no model that loses more.
 
     Args:
         metric: Its name.
         float_score: Of the float model.
         own: The run's allowed drop, which is one of them.
+        max_drop: The limit of the user's, which ``own`` then is; None if there is none.
     """
     usual = default_drop(metric, float_score)
     # Largest drop of a share that is looked at: 5 points.
     most = 0.05 if metric in SHARES else usual if metric in DEFAULT_DROPS else 5.0 * usual
     # 25 steps from no drop to the largest one.
-    grid = np.round(np.linspace(0.0, most, 26), 12).tolist()
+    grid = [drop for drop in np.round(np.linspace(0.0, most, 26), 12).tolist() if max_drop is None or drop < max_drop]
     return tuple(sorted([own, *(drop for drop in grid if not math.isclose(drop, own, rel_tol=1e-9))]))
 
 

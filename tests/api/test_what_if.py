@@ -457,6 +457,19 @@ def test_what_is_no_drop_is_told(run: autoselect.Run, drop: float) -> None:
         run.limits(allowed=[0.01, drop])
 
 
+def test_of_a_run_with_a_limit_no_larger_drop_is_asked(run: autoselect.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = references.yardstick_of
+
+    def limited(*args: Any, **kwargs: Any) -> Yardstick:
+        return replace(known(*args, **kwargs), constraints=Constraints(max_drop=0.02), allowed_drop=0.02)
+
+    monkeypatch.setattr(references, "yardstick_of", limited)
+    again = autoselect.load_run(run.directory)
+    assert again.limits("integer-only")["allowed_drop"].max() == 0.02
+    with pytest.raises(UsageError, match=r"at most 0\.02"):
+        again.limits(allowed=[0.01, 0.03])
+
+
 def test_the_more_is_allowed_the_less_it_costs(run: autoselect.Run) -> None:
     found = run.limits(allowed=[0.0, 0.02, 0.5])
     assert found["penalty"].is_monotonic_decreasing

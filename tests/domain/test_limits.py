@@ -45,6 +45,13 @@ def test_drops_go_to_five_points_or_five_times_the_usual(metric: str, float_scor
     assert list(found) == sorted(set(found))
 
 
+@pytest.mark.parametrize("most", [0.0, 0.005, 0.2])
+def test_no_drop_is_above_the_limit_of_the_user(most: float) -> None:
+    found = allowed_drops("accuracy", 0.9, most, most)
+    assert found[-1] == most
+    assert set(found) - {most} == {drop for drop in allowed_drops("accuracy", 0.9, 0.0) if drop < most}
+
+
 def test_the_runs_own_drop_is_looked_at_once() -> None:
     """1 % of 26.1 is a step of the grid, but for its last bits."""
     own = 0.01 * 26.0583185502865

@@ -46,7 +46,8 @@ def write_limits(
         return
     again = [] if pool is None else resampled_standings(front, scored, files.root, pool)
     kept_case.keep_standings(folder, members, again)
-    allowed = allowed_drops(metric, yardstick.float_score, yardstick.allowed_drop)
+    most = yardstick.constraints.max_drop
+    allowed = allowed_drops(metric, yardstick.float_score, yardstick.allowed_drop, most)
     write_table(folder.limits, COLUMNS, map(_row, limits(members, again, yardstick.rule, allowed)))
 
 

@@ -407,10 +407,16 @@ class Questions:
                 member, or none that the targets take.
         """
         tried = self.tried
-        drops = allowed_drops(tried.metric, tried.yardstick.float_score, tried.rule.allowed_drop)
+        most = tried.yardstick.constraints.max_drop
+        drops = allowed_drops(tried.metric, tried.yardstick.float_score, tried.rule.allowed_drop, most)
         drops = tuple(drops if allowed is None else allowed)
         if wrong := [drop for drop in drops if not 0.0 <= drop < math.inf]:
             raise UsageError(f"allowed: expected drops of 0 or more, got {wrong[0]}.")
+        if most is not None and max(drops, default=0.0) > most:
+            raise UsageError(
+                f"allowed: expected drops of at most {most:g}, the --max-drop of the run, got {max(drops):g}. No model "
+                "of its front loses more: search with a larger --max-drop."
+            )
         if not tried.members:
             raise UsageError("The run has no member that could be recommended.")
         places = {place.spec: place for place in map(self.workshop.place, targets or (None,))}
