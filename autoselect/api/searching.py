@@ -46,6 +46,7 @@ from autoselect.study import run as study_run
 from autoselect.study.outlook import Outlook, outlook
 from autoselect.study.recording.manifest import to_merge
 from autoselect.study.recording.optuna_study import read_records
+from autoselect.study.search import TIMED_OUT
 
 NO_NODES: Mapping[str, str | Iterable[str]] = {}
 
@@ -167,7 +168,7 @@ def resume(
         raise UsageError("Recipes are scored and nothing is proposed, so leave out trials and pins, or the recipes.")
     further = {"scheduler": scheduler, "insecure": insecure}
     limits = {"trials": trials, "timeout": timeout, "workers": workers}
-    if trials is not None and _is_finished(folder):
+    if trials is not None and _is_finished(folder, in_time=True):
         limits["early_exit"] = False
     asked = continued(folder, limits, cache=cache, listener=listener, live=live, **further)
     if trials is not None:
@@ -190,10 +191,11 @@ def _left_to_merge(folder: RunFolder) -> tuple[Recipe, ...]:
     return () if _is_finished(folder) else to_merge(folder.read_manifest(), read_records(folder.study))
 
 
-def _is_finished(folder: RunFolder) -> bool:
-    """Whether a search wrote its result by itself, with trials left or not."""
+def _is_finished(folder: RunFolder, *, in_time: bool = False) -> bool:
+    """Whether a search wrote its result by itself, with trials left or not; perhaps only if it was not out of time."""
     summary = read_json(folder.summary, missing="") if folder.summary.exists() else {}
-    return summary.get("status") in ("complete", "nothing_feasible")
+    is_late = in_time and str(summary.get("ended_early")).startswith(TIMED_OUT)
+    return summary.get("status") in ("complete", "nothing_feasible") and not is_late
 
 
 def _refuse_smaller_total(folder: RunFolder, trials: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autoselect.errors import ModelError, PreparationError, TrialError, UsageError
+from autoselect.errors import ModelError, PreparationError, TrialError, UsageError, WorkerDied
 from autoselect.isolation.pool import open_pool
 from autoselect.sources import shapes
 from autoselect.sources.tflite_files import free_inputs
@@ -47,7 +47,14 @@ def in_true_shapes(content: bytes, wished: Shapes = (), *, is_one_of_several: bo
         UsageError: If a size is of no input, or does not fit its input.
     """
     model = fb.parse(content)
-    inputs, notes = free_inputs(model), list[str]()
+    places = fb.indices(model.subgraphs[0].inputs)
+    if not places or (not wished and shapes.is_settled(model)):
+        return Sized(content=content)
+    notes = list[str]()
+    try:
+        inputs = free_inputs(model)
+    except ModelError as exc:  # Of a type that no sample has.
+        return Sized(content=content, notes=(_by_the_file(exc),))
     if is_one_of_several:
         wished = [pair for pair in wished if _fits(inputs, pair)]
     try:
@@ -57,21 +64,26 @@ def in_true_shapes(content: bytes, wished: Shapes = (), *, is_one_of_several: bo
         notes.append(f"Sizes that the model leaves free count as 1: {told}. `autoselect inspect` takes them (--shape).")
         ones = {one.key: tuple(size or 1 for size in one.sizes) for one in inputs if not _is_named(one, wished)}
         sizes = sizes_of(inputs, [*wished, *ones.items()])
-    if not wished and shapes.is_settled(model):
-        return Sized(content=content, notes=tuple(notes))
-    places = map(int, model.subgraphs[0].inputs)
     shapes.resize_inputs(model, {place: sizes[one.key] for place, one in zip(places, inputs, strict=True)})
+    longest_seconds = 60.0  # Who only looks at a model does not wait longer.
     try:
         with (
             tempfile.TemporaryDirectory(prefix="autoselect-") as name,
             open_pool(1, log=Path(name) / "worker.log") as pool,
         ):
-            return Sized(content=pool.call(shapes.settled_bytes, fb.serialise(model)), notes=tuple(notes))
+            found = pool.call(shapes.settled_bytes, fb.serialise(model), timeout_seconds=longest_seconds)
+            return Sized(content=found, notes=tuple(notes))
+    except WorkerDied:
+        notes.append(_by_the_file(f"It crashes, or runs for more than {longest_seconds:g} s."))
     except (ModelError, PreparationError, TrialError) as exc:
         if wished:
             raise
-        notes.append(f"Costs are by the shapes in the file, some of which may be placeholders. {exc}")
-        return Sized(content=content, notes=tuple(notes))
+        notes.append(_by_the_file(exc))
+    return Sized(content=content, notes=tuple(notes))
+
+
+def _by_the_file(why: object) -> str:
+    return f"Costs are by the shapes in the file, where placeholders may be: the model cannot be run. {why}"
 
 
 def _is_named(one: FreeInput, wished: Shapes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 
 from autoselect.domain.graph import (
     IN_INTEGERS,
@@ -399,8 +399,9 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
     if side is None or placement.precision is None:
         return 0.0
     counted = [side.kernels[placement.precision]] if placement.precision in side.kernels else _computing(target)
-    shapes = [graph.tensors[t].shape for t in op.outputs]
-    elements, uses = sum(map(prod, shapes)), max(prod(shapes[0][:-1]), 1) if shapes else 1
+    elements = sum(prod(graph.tensors[t].shape) for t in op.outputs)
+    weights = max((prod(graph.tensors[t].shape) for t in op.constants), default=0)
+    uses = op.macs / weights if op.macs and weights else inf
     costs = (k.of_mac(op.op_type, uses) * op.macs + k.per_element * elements for k in counted)
     return max(costs, default=0.0)
 

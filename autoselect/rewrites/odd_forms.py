@@ -281,17 +281,19 @@ def _sizes(model: fb.Model, op: fb.Operator) -> int:
 def _fit_alphas(model: fb.Model) -> list[fb.Operator]:
     """Give constant alphas of PRELU one axis less than the input has, in place: axes of 1 come or go in front.
 
+    Shapes must be true; an input of unknown rank says nothing.
+
     Returns:
         The ops whose alpha has another shape now.
     """
     graph, found = model.subgraphs[0], list[fb.Operator]()
     for op in graph.operators or []:
-        if fb.op_type(model, op) != "PRELU":
+        if fb.op_type(model, op) != "PRELU" or len(op.inputs) != 2:
             continue
         source, alpha = (graph.tensors[index] for index in fb.indices(op.inputs))
         sizes, rank = fb.shape_of(alpha), len(fb.shape_of(source)) - 1
         fitted = (1,) * (rank - len(sizes)) + sizes[max(len(sizes) - rank, 0) :]
-        if not fb.is_constant(model, alpha) or fitted == sizes or math.prod(fitted) != math.prod(sizes):
+        if rank < 0 or not fb.is_constant(model, alpha) or fitted == sizes or math.prod(fitted) != math.prod(sizes):
             continue
         graph.tensors.append(editing.twin(alpha))
         graph.tensors[-1].shape, graph.tensors[-1].shapeSignature = np.array(fitted, np.int32), None

@@ -28,5 +28,6 @@ TAKEN_IN: tuple[Rewrite, ...] = (
     DENSE,
     WIDE,
     BUILTIN,
-    FITTED,
 )
+IN_TRUE_SHAPES: tuple[Rewrite, ...] = (FITTED,)
+"""What happens once its tensors have their true shapes."""

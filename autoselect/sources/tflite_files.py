@@ -11,7 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 from autoselect.errors import ModelError, UsageError
 from autoselect.rewrites.rewriting import rewrite
 from autoselect.rewrites.subgraphs import make_main, reached_subgraphs
-from autoselect.rewrites.taken_in import TAKEN_IN
+from autoselect.rewrites.taken_in import IN_TRUE_SHAPES, TAKEN_IN
 from autoselect.sources import shapes
 from autoselect.sources.wishes import NO_WISHES, FreeInput, Wishes, sizes_of
 from autoselect.tflite import editing, reader
@@ -144,12 +144,16 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     _refuse_empty(model)
     _refuse_unfed(model, len(content))
     loops = _control_flow(model)
+    is_changed = was_odd or is_cut or bool(done.found or loops) or model.subgraphs[0] is not first
     settled, told = _settled(model, wishes)
-    is_changed = was_odd or is_cut or settled is not None or bool(done.found or loops)
-    is_changed |= model.subgraphs[0] is not first
+    if settled is not None:
+        model, is_changed = fb.parse(settled), True
+    fitted = rewrite(model, IN_TRUE_SHAPES)
+    if fitted.found:
+        settled, is_changed = None, True
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
-        notes=(*done.notes, *loops, *told),
+        notes=(*done.notes, *loops, *told, *fitted.notes),
     )
 
 

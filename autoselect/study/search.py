@@ -113,6 +113,10 @@ def search(
     return status
 
 
+TIMED_OUT = "the timeout"
+"""With what the reason begins if a search ended because its time was over."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Search:
     """A search under way: whole models first, then repairs, then units; what comes later may not be needed.
@@ -199,7 +203,7 @@ class _Search:
         limit = self.settings.timeout
         if limit is None or self.clock.elapsed() < limit:
             return None
-        return f"the timeout of {limit:g} s has passed; `autoselect resume` goes on"
+        return f"{TIMED_OUT} of {limit:g} s has passed; `autoselect resume` goes on"
 
     def _in_time(self, ask: Callable[[Workers], None]) -> str | None:
         """Ask what proposals need to know, until the search's timeout.

@@ -43,3 +43,12 @@ def test_the_outputs_are_the_same_and_it_can_be_quantized(shape: tuple[int, ...]
     ours, theirs = (next(iter(Runner(one)(sample[0]).values())) for one in (found.content, content))
     assert ours.tobytes() == theirs.tobytes()
     assert set(zoo.prepare(found.content).builder.build(Recipe()).kinds.values()) == {"integer"}
+
+
+def test_where_the_shape_of_the_input_is_left_out_it_is_found_first() -> None:
+    model = fb.parse(with_alphas((1, 1, 1, 3)))
+    graph = model.subgraphs[0]
+    for op in graph.operators[:-1]:
+        graph.tensors[op.outputs[0]].shape = np.array([], np.int32)
+    found = tflite_files.from_bytes(fb.serialise(model))
+    assert set(zoo.prepare(found.content).builder.build(Recipe()).kinds.values()) == {"integer"}

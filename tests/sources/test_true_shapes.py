@@ -63,6 +63,16 @@ def test_of_several_models_each_takes_the_sizes_that_fit_it() -> None:
     assert costs[0] < costs[1] == costs[2]
 
 
+def test_what_no_sample_has_is_told_by_the_file() -> None:
+    import tensorflow as tf
+
+    spec = tf.TensorSpec((None,), tf.string, name="words")
+    call = tf.function(lambda words: tf.gather(words, [0])).get_concrete_function(spec)
+    content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([call]).convert())
+    [note] = autoselect.inspect(content).target["notes"]
+    assert note.startswith("Costs are by the shapes in the file")
+
+
 def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UsageError, match="window"):
         autoselect.inspect(model_path(), shapes={"window": (1, 128, 12)})

@@ -115,7 +115,11 @@ KINDS: dict[str, tuple[certainty.Confidence | None, dict[str, Heldout], dict[str
     "a surer and a cheaper model": (replace(UNSURE, surer=SURER, cheaper=OTHER), HELDOUT, {}),
     "a cheaper model beside a sure one": (CHEAPER, HELDOUT, {}),
     "a cheaper model with no worse a bound": (replace(SURE, cheaper=replace(OTHER, bound=SURE.bound)), HELDOUT, {}),
-    "a cheaper model that is proven, too": (replace(SURE, cheaper=replace(OTHER, bound=0.0095)), HELDOUT, {}),
+    "a cheaper model that is proven, too": (
+        replace(SURE, cheaper=replace(OTHER, bound=0.0095, certified=True)),
+        HELDOUT,
+        {},
+    ),
     "the limit is expected to be broken": (replace(UNSURE, expected=0.014, chance_to_break=0.8), HELDOUT, {}),
     "the limit is expected to be kept": (replace(UNSURE, expected=0.01), HELDOUT, {}),
     "no candidate meets all limits": (UNSURE, HELDOUT, {"feasible": False}),

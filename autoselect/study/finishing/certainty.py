@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from autoselect.cases import evidence_jobs
-from autoselect.domain.rule import Standing
+from autoselect.domain.rule import Rule, Standing
 from autoselect.errors import TrialError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -55,6 +55,7 @@ class Alternative:
         bound: What its drop is at most, with a confidence of 95 %.
         left_ops: Ops of it that the accelerator does not run.
         penalty: Its penalty.
+        certified: Whether its own samples prove that it keeps the limit.
     """
 
     id: str
@@ -62,9 +63,10 @@ class Alternative:
     bound: float
     left_ops: int
     penalty: float
+    certified: bool = False
 
     @classmethod
-    def of(cls, standing: Standing) -> Alternative:
+    def of(cls, standing: Standing, rule: Rule) -> Alternative:
         """The member of this standing."""
         return cls(
             id=standing.id,
@@ -72,6 +74,7 @@ class Alternative:
             bound=standing.bound,
             left_ops=standing.left_ops,
             penalty=standing.penalty,
+            certified=rule.certifies(standing),
         )
 
 
@@ -306,8 +309,8 @@ def confidence_of(
         resampled_penalties=penalties,
         expected=chosen.drop,
         chance_to_break=rule.chance_to_break(chosen) if chosen.is_bounded else math.nan,
-        surer=None if rule.certifies(chosen) or surest is chosen else Alternative.of(surest),
-        cheaper=Alternative.of(cheapest) if chosen.is_bounded and is_cheaper else None,
+        surer=None if rule.certifies(chosen) or surest is chosen else Alternative.of(surest, rule),
+        cheaper=Alternative.of(cheapest, rule) if chosen.is_bounded and is_cheaper else None,
         unknown=None if chosen.is_bounded else unknown.get(chosen.id, Unknown.UNDEFINED),
         not_resampled=failure,
         float_is_better=rule.chance_to_break(chosen) > 0.5 and rule.cost(chosen) > rule.price_of_float,

@@ -373,11 +373,10 @@ def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> s
             f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and with 95 % confidence it {most}, "
             "no worse a bound. The rule puts it behind the recommended model for its size, closeness or expected drop."
         )
-    if confidence.certified and cheaper.bound <= found.yardstick.allowed_drop:
+    if confidence.certified and cheaper.certified:
         return (
             f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and it is proven to keep the limit, too: "
-            f"with 95 % confidence it {most}. The rule prefers the recommended model for its lower chance to break the "
-            "limit."
+            f"with 95 % confidence it {most}. By the rule that is less by too little for its chance to break the limit."
         )
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "

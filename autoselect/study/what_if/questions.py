@@ -270,7 +270,8 @@ class Questions:
         ours = self._expected_standing(recipe, found, likely, trial)
         is_far = self._rule(place).is_far(ours)
         is_refused = bool(self.refusal(recipe, place, found))
-        is_out = is_refused or self._breaks_limits(place, found, trial)
+        # If nothing keeps the limits, the front has what breaks them least.
+        is_out = is_refused or (self._breaks_limits(place, found, trial) and not is_member)
         # A score on the search samples says already whether a candidate keeps the limit of the drop.
         limit = math.inf if trial is not None else self._max_drop
         is_sure = likely.low == likely.high or math.isinf(min(least, limit))
