@@ -26,7 +26,7 @@ from autoselect.embedded import model_bytes
 from autoselect.errors import AutoselectError, MetricError, RunFolderError, UsageError
 from autoselect.runs.run import load_run
 from autoselect.study import search as study_search
-from autoselect.study.finishing import certainty
+from autoselect.study.finishing import certainty, finish
 from autoselect.study.setup import probing, repair_choice
 from autoselect.study.setup import problem as outlook
 from autoselect.tflite.runner import Runner
@@ -534,9 +534,9 @@ def broken_on_heldout(runner: Any, *, split: str) -> float:
 def test_a_failed_held_out_check_is_told_in_the_verdict(tmp_path: Path) -> None:
     run = pump.search(tmp_path / "run", **UNSEEN | {"trials": 2}, evaluator=broken_on_heldout)
     assert run.front["heldout_broken_on_heldout"].isna().all()
-    assert "The held-out samples could not be scored: the search samples alone" in run.summary["verdict"]
+    assert finish.UNCHECKED in run.summary["verdict"]
     [told] = [message for message in run.summary["warnings"] if "no such folder" in message]
-    assert told.startswith("No model could be scored on the held-out samples")
+    assert "held-out samples" in told
 
 
 UNSEEN = {"evaluation": None, "heldout": None, "trials": 12, "early_exit": False, "max_drop": 0.02}

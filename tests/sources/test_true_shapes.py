@@ -70,7 +70,7 @@ def test_what_no_sample_has_is_told_by_the_file() -> None:
     call = tf.function(lambda words: tf.gather(words, [0])).get_concrete_function(spec)
     content = bytes(tf.lite.TFLiteConverter.from_concrete_functions([call]).convert())
     [note] = autoselect.inspect(content).target["notes"]
-    assert note.startswith("Costs are by the shapes in the file")
+    assert "placeholders" in note
 
 
 def test_sizes_that_do_not_fit_are_refused() -> None:

@@ -90,7 +90,8 @@ class _Choice:
         return bool(self.contradicted) and all(r.id in self.contradicted for r in self.judged)
 
 
-_UNCHECKED = "The held-out samples could not be scored: the search samples alone speak for it."
+UNCHECKED = "The held-out samples could not be scored: the search samples alone speak for it."
+"""What the verdict then says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,7 +366,7 @@ class Finish:
         """What was not checked: held-out samples without a score; an evaluator's values beyond calibrated ranges."""
         if pool is None:
             return ()
-        unseen = (_UNCHECKED,) if self.case.has_heldout and not heldout else ()
+        unseen = (UNCHECKED,) if self.case.has_heldout and not heldout else ()
         return (
             *unseen,
             *(clipping_of(self.case.files.root, pool, self.settings) if self.settings.has_evaluator else ()),
