@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from autoselect.api.source import (
 from autoselect.api.told import takes, with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases.declared import declared
-from autoselect.cases.events import Listener, ignore
+from autoselect.cases.events import Listener, Noted, ignore
 from autoselect.cases.ingredients import LIVE
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.cases.settled import Facts, kept_search, settle
@@ -32,6 +32,7 @@ from autoselect.data.specs import load_object
 from autoselect.domain.pinned import Pins
 from autoselect.domain.quantities import chosen_objectives
 from autoselect.domain.recipe import Recipe
+from autoselect.domain.words import lost
 from autoselect.errors import MetricError, RunFolderError, UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.runs.folder import RunFolder, free_folder, read_json
@@ -183,7 +184,19 @@ def resume(
     asked = replace(asked, by_hand=by_hand, pins=Pins.of(pins), members=members)
     with workers_of(asked), told_to(listener, progress) as told:
         study_run.resume(asked, folder, told)
+        for message in _scored_by_hand(folder, by_hand, asked.metric_name):
+            told(Noted(message=message))
     return drawn(folder)
+
+
+def _scored_by_hand(folder: RunFolder, recipes: Sequence[Recipe], metric: str) -> Iterator[str]:
+    """What became of each recipe that somebody gave, also of one that was a trial before."""
+    known = {record.recipe: record for record in read_records(folder.study) if record.scores}
+    for recipe in recipes:
+        record = known.get(recipe)
+        if record is not None and record.scores is not None:
+            scored = lost(record.scores.drop, metric)
+            yield f"The recipe is trial {record.number}, {record.id}: on the search samples it {scored}."
 
 
 def _left_to_merge(folder: RunFolder) -> tuple[Recipe, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, prod
+from math import prod
 
 from autoselect.domain.graph import (
     IN_INTEGERS,
@@ -399,9 +399,9 @@ def _compute(op: Op, graph: Graph, placement: Placement, target: Target) -> floa
     if side is None or placement.precision is None:
         return 0.0
     counted = [side.kernels[placement.precision]] if placement.precision in side.kernels else _computing(target)
-    elements = sum(prod(graph.tensors[t].shape) for t in op.outputs)
-    weights = max((prod(graph.tensors[t].shape) for t in op.constants), default=0)
-    uses = op.macs / weights if op.macs and weights else inf
+    shapes = [graph.tensors[t].shape for t in op.outputs]
+    # A weight is used at each place of the output, of a TRANSPOSE_CONV at fewer.
+    elements, uses = sum(map(prod, shapes)), max((prod(shape[:-1]) for shape in shapes[:1]), default=1) or 1
     costs = (k.of_mac(op.op_type, uses) * op.macs + k.per_element * elements for k in counted)
     return max(costs, default=0.0)
 

@@ -72,9 +72,7 @@ def _words(member: str, denied: Sequence[MemberOp], ops: Sequence[MemberOp], rec
     apart = sorted({op.op_type for op in ops if op.kind == "integer" and op.op_type in {*STOOD_FOR, *STANDS_IN}})
     words = [f"Nodes left out of integers: {len(denied)}. Every op has a name here that the quantizer cannot change."]
     if denied:
-        words.append(
-            "The quantizer may keep one of them in integers beside neighbours that share its scale, and may round"
-        )
+        words.append("The quantizer may keep one of them in integers beside neighbours that share its scale, and may")
         words.append(f"round a value twice where ops of both kinds meet; {member}.tflite does neither.")
     lacking = []
     if hybrid:

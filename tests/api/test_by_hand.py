@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import autoselect
-from autoselect.cases.events import TrialFinished
+from autoselect.cases.events import Event, Noted, TrialFinished
 from autoselect.cli.main import app
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import BuildError, RecipeError, UsageError
@@ -77,8 +77,12 @@ def test_a_good_one_joins_the_front(folder: Path) -> None:
 def test_what_was_scored_is_not_scored_again(folder: Path) -> None:
     run = autoselect.load_run(folder)
     known = Recipe.from_json(run.trials[run.trials["state"] == "complete"].iloc[0]["recipe"])
-    after = autoselect.resume(folder, recipes=[known], progress=False)
+    events = list[Event]()
+    after = autoselect.resume(folder, recipes=[known], progress=False, listener=events.append)
     assert len(after.trials) == len(run.trials)
+    [told] = [event.message for event in events if isinstance(event, Noted) and "recipe" in event.message]
+    row = run.trials[run.trials["state"] == "complete"].iloc[0]
+    assert f"trial {row['number']}, {row['id']}" in told
 
 
 @pytest.mark.slow

@@ -102,9 +102,7 @@ def test_segments_and_cost_by_hand(kinds: str, names: str | None, target: Target
 def test_an_op_waits_for_its_weights_unless_its_products_take_longer(rows: int, cost: float) -> None:
     """Each of 100 products costs 0.01, each weight 0.2: one that 20 rows share is there in time."""
     graph = chain("i", "A", macs=100)
-    (op,) = graph.ops
-    weights = replace(graph.tensors[0], shape=(100 // rows,), is_constant=True)
-    graph = replace(graph, tensors=(*graph.tensors, weights), ops=(replace(op, constants=(2,)),))
+    graph = replace(graph, tensors=tuple(replace(t, shape=(rows, 10)) for t in graph.tensors))
     waiting = replace(kernels("A", 0.01, 0.0), per_weight_of={"A": 0.2})
     found = judge(graph, replace(NPU, accelerator=Processor(name="the NPU", kernels={Precision.INT8: waiting})))
     assert found.accelerator_cost == pytest.approx(cost)

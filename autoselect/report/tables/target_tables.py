@@ -170,7 +170,7 @@ def compiled_rows(model: Chip) -> list[Row]:
     ]
     if model["ddr_bytes"]:
         rows.append(("DDR bytes", _ddr_text(model)))
-    for key, name in (("sram_bytes", "SRAM"), ("dram_bytes", "DRAM"), ("flash_bytes", "flash")):
+    for key, name in (("sram_bytes", "SRAM"), ("dram_bytes", "DRAM"), ("flash_bytes", "off-chip flash")):
         rows += [(name, format_size(model[key]))] if model[key] else []
     if model["cycles"]:
         rows.append(("NPU cycles", f"{model['cycles']:,}"))

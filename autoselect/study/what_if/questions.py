@@ -262,6 +262,9 @@ class Questions:
         is_member = trial is not None and any(trial.id == member.record.id for member in members)
         if is_member and place.spec == self.workshop.settings.target:
             costs, drops = costs[:0], drops[:0]  # The front is no matter of expected drops alone.
+        elif trial is not None:  # On another target it is none of its own rivals.
+            own_place = np.array([trial.id == member.record.id for member in members], dtype=bool)
+            costs = np.where(own_place[:, None], math.inf, costs)
         own = self._costs(recipe, found)
         cheaper, least = front_gap(own, costs, drops)
         is_less = (drops < likely.drop) | ((drops == likely.drop) & (costs < own).any(axis=-1))
