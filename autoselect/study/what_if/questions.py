@@ -308,7 +308,7 @@ class Questions:
             limits = replace(limits, max_penalty=None)  # It is in the unit of the run's target.
         elif scores is not None:
             costs = {"size_bytes": scores.size_bytes, "penalty": scores.penalty}
-        drop = 0.0 if scores is None else scores.drop
+        drop = -math.inf if scores is None else scores.drop  # What an unscored one loses nobody knows for sure.
         return max(limits.violations(drop=drop, **costs).values()) > 0.0
 
     def _chance(
