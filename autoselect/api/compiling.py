@@ -141,11 +141,11 @@ def on_target_of(
         :func:`autoselect.scoring.target_penalty.island_table`, the ``notes``, and four more. ``chips`` holds the rows
         of :func:`chip_rows`. ``piece_cost`` is the part of the penalty that the profile has for pieces beyond the first
         and for the bytes that pieces move. ``costs`` has ``name``, ``penalty`` and ``unit`` of each chip. For several
-        chips all other costs are None: their unit is the best of a search. ``forecast`` is for targets whose compiler
-        does not decide which ops the accelerator takes, and None for others. It has four keys: ``penalty`` and
-        ``segments``, which the target's profile expects (those of the table are the compiled model's, if it was
-        compiled); ``uncompiled``, the reason if it was not, else None; ``host_ops``, counts by op type of what the
-        compiler left to the CPU (by type the most of several compilers).
+        chips all other costs are None: their unit is what the best model of each chip costs, which only a search knows.
+        ``forecast`` is for targets whose compiler does not decide which ops the accelerator takes, and None for others.
+        It has four keys: ``penalty`` and ``segments``, which the target's profile expects (those of the table are the
+        compiled model's, if it was compiled); ``uncompiled``, the reason if it was not, else None; ``host_ops``, counts
+        by op type of what the compiler left to the CPU (by type the most of several compilers).
 
     Raises:
         ModelError: If the bytes are no whole TFLite file.
@@ -184,7 +184,7 @@ def on_target_of(
 
 
 def _without_sums(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What several chips cost together, as unknown: only a search knows the best of each, which is the unit."""
+    """The entries of a table of several chips without the joint costs, and without what is made of them."""
     sums = dict.fromkeys(("penalty", "accelerator_cost", "host_cost", "crossing_cost", "piece_cost", "best_island"))
     forecast = table["forecast"] and {**table["forecast"], "penalty": None}
     islands = [{**island, "gain": None} for island in table["islands"]]

@@ -11,7 +11,7 @@ from typing import Any
 
 from autoselect.api.compiling import on_target_of
 from autoselect.api.results import ClassificationReport, Score
-from autoselect.api.sizing import Shapes, in_true_shapes
+from autoselect.api.sizing import in_true_shapes
 from autoselect.api.source import ModelFile, file_content, file_name, naming, needs_converter
 from autoselect.api.told import explained
 from autoselect.cases import build_jobs, calibrate, prepare_jobs, score_jobs, scoring_samples, versions
@@ -32,7 +32,7 @@ from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.target_file import read_target
 from autoselect.sources.sample_sizes import sizes_in_samples
 from autoselect.sources.tflite_files import free_inputs, of_signature, signature_keys, unknown
-from autoselect.sources.wishes import FreeSizes, sizes_of, wishes_of
+from autoselect.sources.wishes import FreeSizes, Shapes, sizes_of, wishes_of
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 from autoselect.tflite.tflite_file import TfliteFile
@@ -335,16 +335,16 @@ def _sized_content(model: ModelFile, evaluation: object, signature: str | None) 
     try:
         content = file_content(model, wishes_of(signature, None))
     except FreeSizes as free:
-        return file_content(model, wishes_of(signature, _sizes(evaluation, free, signature))), ()
+        return file_content(model, wishes_of(signature, _sizes(evaluation, free, signature))), {}
     with naming(model):
         file = of_signature(TfliteFile(content), signature)
         content, inputs = file.content, free_inputs(file.model)
     if not any(one.is_open for one in inputs):
-        return content, ()
+        return content, {}
     with contextlib.suppress(FreeSizes):  # Samples that tell no sizes have to fit those in the file.
         sizes = sizes_of(inputs, tuple(_sizes(evaluation, FreeSizes(inputs), signature).items()))
-        return fb.with_input_shapes(content, [sizes[one.key] for one in inputs]), tuple(sizes.items())
-    return content, ()
+        return fb.with_input_shapes(content, [sizes[one.key] for one in inputs]), sizes
+    return content, {}
 
 
 def _sizes(evaluation: object, free: FreeSizes, signature: str | None) -> dict[str, tuple[int, ...]]:

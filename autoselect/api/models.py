@@ -344,7 +344,7 @@ def _inspect_one(model: ModelFile, target: Target, wishes: Wishes, *, is_alone: 
         if wishes.signature is not None and not needs_converter(model):
             content = of_signature(TfliteFile(content), wishes.signature).content
         found = analyse(TfliteFile(content))
-        wished = () if needs_converter(model) else wishes.shapes
+        wished = {} if needs_converter(model) else dict(wishes.shapes)
         sized = in_true_shapes(content, wished, is_one_of_several=not is_alone)
     name = file_name(model)
     fragmentation, table = on_target_of(sized.content, target, name, notes=sized.notes)

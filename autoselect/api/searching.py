@@ -190,7 +190,7 @@ def resume(
 
 
 def _scored_by_hand(folder: RunFolder, recipes: Sequence[Recipe], metric: str) -> Iterator[str]:
-    """What became of each recipe that somebody gave, also of one that was a trial before."""
+    """A sentence on each recipe that the user gave and that has a score: which trial it is, and what it loses."""
     known = {record.recipe: record for record in read_records(folder.study) if record.scores}
     for recipe in recipes:
         record = known.get(recipe)
@@ -205,7 +205,7 @@ def _left_to_merge(folder: RunFolder) -> tuple[Recipe, ...]:
 
 
 def _is_finished(folder: RunFolder, *, in_time: bool = False) -> bool:
-    """Whether a search wrote its result by itself, with trials left or not; perhaps only if it was not out of time."""
+    """Whether a search came to its end and wrote its result; ``in_time`` leaves out one that its timeout ended."""
     summary = read_json(folder.summary, missing="") if folder.summary.exists() else {}
     is_late = in_time and str(summary.get("ended_early")).startswith(TIMED_OUT)
     return summary.get("status") in ("complete", "nothing_feasible") and not is_late

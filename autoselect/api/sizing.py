@@ -6,44 +6,46 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from autoselect.errors import ModelError, PreparationError, TrialError, UsageError, WorkerDied
 from autoselect.isolation.pool import open_pool
 from autoselect.sources import shapes
 from autoselect.sources.tflite_files import free_inputs
-from autoselect.sources.wishes import FreeInput, FreeSizes, sizes_of
+from autoselect.sources.wishes import FreeInput, FreeSizes, Shapes, sizes_of
 from autoselect.tflite import flatbuffer as fb
-
-Shapes = Sequence[tuple[str, tuple[int, ...]]]
-"""Sizes of inputs, by key or tensor name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """A model whose tensors have their true shapes as far as they are known.
+    """A model with the shapes that a run of it showed.
 
     Attributes:
-        content: Bytes of the model, with the ops of the file.
-        notes: What is not known, in sentences.
+        content: Bytes of the model; its ops are those of the file, unchanged.
+        notes: Sentences that say which shapes stay unknown, and why.
     """
 
     content: bytes
     notes: tuple[str, ...] = ()
 
 
-def in_true_shapes(content: bytes, wished: Shapes = (), *, is_one_of_several: bool = False) -> Sized:
+def in_true_shapes(content: bytes, wished: Shapes = MappingProxyType({}), *, is_one_of_several: bool = False) -> Sized:
     """Fix the sizes that a model leaves free, and run it in a worker to see what shapes its other tensors have.
 
-    A file of a converter has placeholders for shapes that are computed while the model runs. Costs by these would be
-    far too low.
+    Converters write placeholders for shapes that a model computes while it runs. Costs by placeholders would be far too
+    low.
 
     Args:
         content: Bytes of a ``.tflite``, quantized or not.
-        wished: Sizes of inputs, by key or tensor name. Without them free sizes are 1.
-        is_one_of_several: Whether the sizes may be meant for other models: then those that do not fit are left out.
+        wished: Sizes of inputs, by key or tensor name. Free sizes of an input that it does not name are 1.
+        is_one_of_several: Whether the caller has the same sizes for several models. Then those that do not fit this
+            model are ignored.
+
+    Returns:
+        The model; in the shapes of its file if LiteRT cannot run it and no sizes are wished.
 
     Raises:
-        ModelError: If it is no whole TFLite file, or LiteRT cannot run it in the sizes that are wished.
+        ModelError: If ``content`` is no whole TFLite file, or LiteRT cannot run it in the sizes that are wished.
         UsageError: If a size is of no input, or does not fit its input.
     """
     model = fb.parse(content)
@@ -56,14 +58,15 @@ def in_true_shapes(content: bytes, wished: Shapes = (), *, is_one_of_several: bo
     except ModelError as exc:  # Of a type that no sample has.
         return Sized(content=content, notes=(_by_the_file(exc),))
     if is_one_of_several:
-        wished = [pair for pair in wished if _fits(inputs, pair)]
+        wished = {name: shape for name, shape in wished.items() if _fits(inputs, name, shape)}
     try:
-        sizes = sizes_of(inputs, wished)
+        sizes = sizes_of(inputs, tuple(wished.items()))
     except FreeSizes:
         told = ", ".join(str(one) for one in inputs if one.is_open)
         notes.append(f"Sizes that the model leaves free count as 1: {told}. `autoselect inspect` takes them (--shape).")
-        ones = {one.key: tuple(size or 1 for size in one.sizes) for one in inputs if not _is_named(one, wished)}
-        sizes = sizes_of(inputs, [*wished, *ones.items()])
+        unnamed = [one for one in inputs if wished.keys().isdisjoint(one.names)]
+        ones = {one.key: tuple(size or 1 for size in one.sizes) for one in unnamed}
+        sizes = sizes_of(inputs, tuple({**wished, **ones}.items()))
     shapes.resize_inputs(model, {place: sizes[one.key] for place, one in zip(places, inputs, strict=True)})
     longest_seconds = 60.0  # Who only looks at a model does not wait longer.
     try:
@@ -86,14 +89,10 @@ def _by_the_file(why: object) -> str:
     return f"Costs are by the shapes in the file, where placeholders may be: the model cannot be run. {why}"
 
 
-def _is_named(one: FreeInput, wished: Shapes) -> bool:
-    return any(name in one.names for name, _ in wished)
-
-
-def _fits(inputs: Sequence[FreeInput], wish: tuple[str, tuple[int, ...]]) -> bool:
+def _fits(inputs: Sequence[FreeInput], name: str, shape: tuple[int, ...]) -> bool:
     """Whether a wish is of one of the inputs, and as that allows."""
     try:
-        sizes_of([one for one in inputs if _is_named(one, [wish])], [wish])
+        sizes_of([one for one in inputs if name in one.names], [(name, shape)])
     except UsageError:
         return False
     return True

@@ -370,9 +370,14 @@ def _rows_on_cpu(case: OpenCase, sha256: str, metrics: Sequence[Metric], numbers
 def _on_chip(
     case: OpenCase, sha256: str, chip: Target, metrics: Sequence[Metric], numbers: Sequence[int]
 ) -> tuple[list[np.ndarray], float]:
-    """A candidate's evidence on the emulation, and how often its classes are those of the CPU.
+    """Run a candidate on the emulation of a chip, or read what it gave there.
 
-    Both are kept: they may take minutes, and a run that is stopped meanwhile goes on with the next candidate.
+    A run may take minutes, so the case keeps its result. If the search is stopped meanwhile, a resume emulates only
+    the candidates that are left.
+
+    Returns:
+        The evidence of each metric, of shape (n_numbers, n_values), and the share of these samples whose class is that
+        of the CPU; NaN without classes.
     """
     path = case.files.emulated(sha256, chip.name)
     if path.exists():

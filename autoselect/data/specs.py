@@ -17,7 +17,7 @@ from autoselect.errors import DataError, UsageError
 
 
 def name_of(function: object) -> str:
-    """What a function is called; an object that is called like one has the name of its class."""
+    """The qualified name of a function, of the one inside a partial function, or of a callable object's class."""
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__qualname__", type(function).__qualname__))

@@ -47,14 +47,14 @@ class Limit:
 def allowed_drops(metric: str, float_score: float, own: float, max_drop: float | None = None) -> tuple[float, ...]:
     """The drops that are looked at: from 0 to 5 points, or to what a search of this metric allows by default.
 
-    Of a metric whose default is 1 % of the float model's score they go to 5 %. If a limit is set, no larger ones are
-    looked at: the front has no model that loses more.
+    Of a metric whose default is 1 % of the float model's score they go to 5 %. Above a limit of the user's there are
+    none: the front has no model that loses more.
 
     Args:
         metric: Its name.
         float_score: Of the float model.
         own: The run's allowed drop, which is one of them.
-        max_drop: The limit of the user's, which ``own`` then is; None if there is none.
+        max_drop: The limit of the user's, to which ``own`` is then equal; None without one.
     """
     usual = default_drop(metric, float_score)
     # Largest drop of a share that is looked at: 5 points.

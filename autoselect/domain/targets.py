@@ -65,8 +65,8 @@ class Kernels:
         per_mac: Cost of a multiply-accumulate.
         per_element: Cost of an element of the op's outputs.
         per_mac_of: Cost of a multiply-accumulate of op types where it is another.
-        per_weight_of: Cost of reading a weight once, of op types that may wait for their weights: the op costs that if
-            it is more than the multiply-accumulates.
+        per_weight_of: Cost of reading one weight, of op types that may wait for their weights. Such an op reads each
+            weight once an inference, and costs the larger of these reads and its multiply-accumulates.
     """
 
     ops: frozenset[str] | None
@@ -76,7 +76,10 @@ class Kernels:
     per_weight_of: Mapping[str, float] = field(default_factory=dict)
 
     def of_mac(self, op_type: str, uses: float) -> float:
-        """Cost of a multiply-accumulate of an op each of whose weights is used so many times."""
+        """Cost of one multiply-accumulate of an op that uses each weight so many times an inference.
+
+        It is at least the multiply-accumulate's share of reading the weight.
+        """
         return max(self.per_mac_of.get(op_type, self.per_mac), self.per_weight_of.get(op_type, 0.0) / uses)
 
     def runs(self, op_type: str) -> bool:

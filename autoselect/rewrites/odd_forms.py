@@ -279,12 +279,13 @@ def _sizes(model: fb.Model, op: fb.Operator) -> int:
 
 
 def _fit_alphas(model: fb.Model) -> list[fb.Operator]:
-    """Give constant alphas of PRELU one axis less than the input has, in place: axes of 1 come or go in front.
+    """Give each constant alpha of PRELU one axis less than the op's input, in place.
 
-    Shapes must be true; an input of unknown rank says nothing.
+    Leading axes of 1 are added or removed. The model must have its true shapes; an op whose input is of unknown rank
+    stays as it is.
 
     Returns:
-        The ops whose alpha has another shape now.
+        The ops whose alpha was reshaped.
     """
     graph, found = model.subgraphs[0], list[fb.Operator]()
     for op in graph.operators or []:

@@ -63,7 +63,8 @@ def stop_of(
     pinned = frozenset[str]() if problem is None else problem.pinned
 
     def reason(scored: Sequence[Scores]) -> str | None:
-        whole = {r.scores.sha256 for r in study.records() if r.scores and r.recipe and left_out_of(r.recipe) <= pinned}
+        records = distinct(study.records())
+        whole = {r.scores.sha256 for r in records if r.scores and r.recipe and left_out_of(r.recipe) <= pinned}
         integers = (s for s in scored if s.sha256 in whole)
         integer = min(integers, key=lambda s: (s.drop, s.sha256), default=None)
         if integer is None or max(yardstick.violations(integer).values()) > 0.0:
@@ -83,7 +84,7 @@ def stop_of(
         )
         steps = yardstick.steps(request.settings.front_spacing)
         cheapest = _is_cheapest(integer, problem, forecasts, steps, read_target(request.settings.target))
-        if not (cheapest and _is_preferred(whole, distinct(study.records()), yardstick, root, pool)):
+        if not (cheapest and _is_preferred(integer, whole, records, yardstick, root, pool)):
             return None
         return f"{good}; {_CHEAPEST}" if integer.float_ops else good
 
@@ -120,17 +121,32 @@ def _is_cheapest(
 
 
 def _is_preferred(
+    integer: Scores,
     whole: Collection[str],
     records: Sequence[TrialRecord],
     yardstick: Yardstick,
     root: Path,
     pool: Workers,
 ) -> bool:
-    """Whether an all-integer model would be recommended of all that is scored: one that costs more may be surer."""
-    known = [(record, record.scores) for record in records if record.scores]
-    within = [(record, scores) for record, scores in known if max(yardstick.violations(scores).values()) <= 0.0]
-    members = [replace(record, scores=_with_bound(scores, root, pool)) for record, scores in within]
-    chosen = yardstick.rule.recommended(standings_of(members, link_of([scores for _, scores in known])))
+    """Whether the rule recommends an all-integer model, of all candidates that were scored and keep the limits.
+
+    Another whole model may cost more, but be surer to keep the allowed drop.
+
+    Args:
+        integer: The all-integer model of least drop, with its bound.
+        whole: Hashes of the all-integer models, with whatever repairs.
+        records: The distinct candidates.
+        yardstick: With the rule.
+        root: Folder of the case.
+        pool: Workers that measure how sure a score is.
+    """
+    scored = [(record, record.scores) for record in records if record.scores]
+    within = [(record, scores) for record, scores in scored if max(yardstick.violations(scores).values()) <= 0.0]
+    members = [
+        replace(record, scores=integer if scores.sha256 == integer.sha256 else _with_bound(scores, root, pool))
+        for record, scores in within
+    ]
+    chosen = yardstick.rule.recommended(standings_of(members, link_of([scores for _, scores in scored])))
     return any(sha256.startswith(chosen.id) for sha256 in whole)
 
 
