@@ -376,7 +376,7 @@ def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> s
     if confidence.certified and cheaper.certified:
         return (
             f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and it is proven to keep the limit, too: "
-            f"with 95 % confidence it {most}. By the rule that is less by too little for its chance to break the limit."
+            f"with 95 % confidence it {most}. By the rule, that saving is too small for its chance to break the limit."
         )
     return (
         f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
