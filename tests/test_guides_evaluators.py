@@ -96,6 +96,7 @@ def test_precision_of_a_photograph_is_that_by_hand(guide: Guide) -> None:
     assert module.average_precision(found(0), boxes, np.full(4, -1)) == 0.0
 
 
+@pytest.mark.slow
 def test_the_detectors_guide_gives_the_map_of_pycocotools_and_its_interval(guide: Guide) -> None:
     """Truth is what float finds, without every third box and with some boxes moved or of another class."""
     from pycocotools.cocoeval import COCOeval

@@ -114,6 +114,7 @@ def _score(run: autoselect.Run, reference: str) -> float:
     return float(run.summary["references"][reference]["mae"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nursery.NETS)
 def test_a_keras_file_and_a_saved_model_are_one_model(grown: Grown, name: str) -> None:
     """But for the order of inputs: that of a SavedModel is its converter's."""

@@ -213,6 +213,7 @@ def test_the_unit_of_each_of_several_chips_is_what_its_best_whole_model_costs(tm
     assert wholes["penalty"].min() == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_the_unit_of_prices_is_float_without_the_ops_that_are_folded_in_all_candidates(tmp_path: Path) -> None:
     def call(x: Any) -> Any:
         tf = zoo.tf()

@@ -32,6 +32,7 @@ def assert_front(run: autoselect.Run, columns: list[str]) -> None:
         assert not any(pump.dominates(tuple(other), tuple(member)) for other in rivals)
 
 
+@pytest.mark.slow
 def test_segments_instead_of_the_penalty_and_more_trials_later(tmp_path: Path) -> None:
     asked = {"objectives": ("accuracy", "size", "segments"), "early_exit": False}
     pump.search(tmp_path / "run", **asked, trials=7, seed=1)

@@ -49,6 +49,7 @@ def recipes() -> dict[str, Recipe]:
     return {path.name.partition(".")[0]: Recipe.from_json(path.read_text(encoding="utf-8")) for path in paths}
 
 
+@pytest.mark.slow
 def test_the_front_has_members_that_pack_into_less_than_the_all_integer_model() -> None:
     trials, front = run().trials, run().front
     whole = float(trials.loc[trials["origin"] == "baseline:fiq", "download_bytes"].iloc[0])

@@ -83,7 +83,7 @@ def test_each_member_says_which_runtimes_load_it(found: autoselect.Run, tmp_path
     assert mixed
 
 
-@pytest.mark.parametrize("runtime", ["2.1.0", "tensorflow"])
+@pytest.mark.parametrize("runtime", [pytest.param("2.1.0", marks=pytest.mark.slow), "tensorflow"])
 def test_a_search_for_an_older_runtime_has_only_what_that_loads(runtime: str, tmp_path: Path) -> None:
     run = pump.search(tmp_path / "run", trials=10, early_exit=False, int16=None, max_drop=0.03, runtime=runtime)
     assert run.manifest["settings"]["runtime"] == runtime
@@ -110,6 +110,7 @@ def test_it_resumes(found: autoselect.Run) -> None:
     assert len(again.trials) == 10
 
 
+@pytest.mark.slow
 def test_pins_keep_nodes_out_of_16_bits(tmp_path: Path) -> None:
     folder = pump.search(tmp_path / "names", trials=5).directory
     nodes = pd.read_csv(folder / "layer_statistics.csv")["tensor_name"].tolist()

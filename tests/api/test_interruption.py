@@ -154,6 +154,7 @@ def test_an_interrupted_search_keeps_its_result_and_goes_on(tmp_path: Path) -> N
     assert run.front["heldout_accuracy"].notna().all()
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_amid_the_trials_is_resumed_from(tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk; the journal is left with half a line."""
     folder = tmp_path / "run"
@@ -239,6 +240,7 @@ def test_what_was_tried_before_the_first_trial_is_never_tried_again(tmp_path: Pa
     assert replies(probes) == known
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_a_search_stopped_before_its_first_candidate_finds_what_it_would_have_found(tmp_path: Path) -> None:
     def stop(event: Event) -> None:

@@ -128,7 +128,7 @@ def test_a_member_without_a_score_is_told(
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("stage", ["calibrate", "trials"])
+@pytest.mark.parametrize("stage", [pytest.param("calibrate", marks=pytest.mark.slow), "trials"])
 def test_a_merge_that_was_stopped_goes_on(
     stage: str, two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def test_a_lost_scheduler_is_done_without_until_it_is_back(tmp_path: Path) -> No
     assert any("is back" in told for told in NEWS)
 
 
+@pytest.mark.slow
 def test_a_search_on_a_cluster_gives_the_front_of_a_local_one_though_its_worker_dies(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

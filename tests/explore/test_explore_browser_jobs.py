@@ -32,6 +32,7 @@ def test_what_is_built_is_downloaded_and_two_tabs_see_it(browser: Browser, explo
         assert download.value.path().read_bytes() == answer.build()
 
 
+@pytest.mark.slow
 def test_what_is_scored_becomes_a_trial_and_a_point(browser: Browser, copied: Path) -> None:
     before = autoselect.load_run(copied).trials
     with served(copied) as (_, server), window(browser, server.url) as page:

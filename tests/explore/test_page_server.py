@@ -124,7 +124,8 @@ def are_gone(processes: list[psutil.Process]) -> bool:
     return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
-@pytest.mark.parametrize("stage", ["calibrating", pytest.param("held-out check", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["calibrating", "held-out check"])
 def test_a_killed_server_leaves_the_run_whole(copied: Path, stage: str) -> None:
     """Before the trial is told the run is as it was; after that the trial stays, and the next job does what is left."""
     before = len(autoselect.load_run(copied).trials)

@@ -24,7 +24,7 @@ CALIBRATED, EVALUATED, TRIALS = 4, 12, 5
 MOBILENET = "mobilenet_v1_025_imagenet/mobilenet_v1_025_224_float.tflite"
 FSRCNN = "fsrcnn_x2/fsrcnn_x2_float.tflite"
 MODELS = [
-    pytest.param(MOBILENET, "imagenet", "agreement", id="mobilenet"),
+    pytest.param(MOBILENET, "imagenet", "agreement", id="mobilenet", marks=pytest.mark.slow),
     pytest.param(FSRCNN, "fsrcnn", "psnr", id="fsrcnn", marks=pytest.mark.slow),
 ]
 

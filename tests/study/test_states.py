@@ -219,6 +219,7 @@ def volume(told: list[Seen]) -> float:
     return hypervolume(np.array([[s.loss, s.size_bytes, s.penalty] for s in told]) / [0.11, 440.0, 12.0], np.ones(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise",
     [{"hybrid": 0.02, "sixteen": 1e-5}, {"hybrid": 1e-6, "sixteen": 1e-7}],
