@@ -228,13 +228,22 @@ def _trials(wholes: Sequence[_Whole], count: int, full: int, case: Case, setting
 
 
 def _emulating(wholes: Sequence[_Whole], case: Case, settings: Settled, pool: Workers) -> float:
-    """Seconds in which one member runs on the emulations of the target's chips; 0 if none is emulated."""
+    """Seconds in which one member runs on the emulations of the target's chips; 0 if none is emulated.
+
+    An emulation in 16 bits may take many times as long as one in 8, so the mean over the whole models counts.
+    """
+    if settings.emulation == "none":
+        return 0.0
     target, seconds = read_target(settings.target), 0.0
-    places = [place for place, chip in enumerate(target.compilers) if chip in target.asked]
-    for place in places if settings.emulation != "none" and wholes[0].sha256 else ():
-        with contextlib.suppress(TrialError, UsageError):  # A search goes on without an emulation, too.
-            arguments = (case.files.root, wholes[0].sha256, place, settings.emulation_samples)
-            seconds += pool.call(chip_jobs.seconds_of_emulation, *arguments, timeout_seconds=settings.trial_timeout)
+    for place in (place for place, chip in enumerate(target.compilers) if chip in target.asked):
+        taken = list[float]()
+        for whole in (one for one in wholes if one.sha256):
+            arguments = (case.files.root, whole.sha256, place, settings.emulation_samples)
+            with contextlib.suppress(TrialError, UsageError):  # A search goes on without an emulation, too.
+                taken.append(
+                    pool.call(chip_jobs.seconds_of_emulation, *arguments, timeout_seconds=settings.trial_timeout)
+                )
+        seconds += fmean(taken) if taken else 0.0
     return seconds
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autoselect.cases import build_jobs
+from autoselect.cases import build_jobs, chip_jobs
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import ScoreError
 from autoselect.study import outlook
@@ -55,3 +55,28 @@ def test_candidates_lie_between_the_whole_models(states: Any, refused: str, expe
     pool: Any = Pool(refused)
     wholes, why = outlook._measured(case, settings, pool, space)
     assert ([(*one.paces, one.size_bytes) for one in wholes], why) == expected
+
+
+class Emulating:
+    """Takes 1 s to emulate a model of 8 bits and 7 s one of 16, unless that cannot be run."""
+
+    def __init__(self, refused: str) -> None:
+        self.refused = refused
+
+    def call(self, job: Any, _root: Any, what: str, _place: int, _most: Any, *, timeout_seconds: float) -> float:
+        assert (job, timeout_seconds) == (chip_jobs.seconds_of_emulation, 60.0)
+        if what == self.refused:
+            raise ScoreError(f"{what} cannot be run")
+        return 7.0 if what == "wide" else 1.0
+
+
+@pytest.mark.parametrize(
+    ("target", "refused", "expected"),
+    [("qualcomm-sm8750", "", 4.0), ("qualcomm-sm8750", "wide", 1.0), ("ethos-u55-128", "", 0.0)],
+)
+def test_an_emulation_takes_the_mean_of_what_the_whole_models_take(target: str, refused: str, expected: float) -> None:
+    case: Any = SimpleNamespace(files=SimpleNamespace(root="case"))
+    wholes: Any = [SimpleNamespace(sha256=name) for name in ("narrow", "wide", "")]
+    settings: Any = SimpleNamespace(target=target, emulation="front", emulation_samples=None, trial_timeout=60.0)
+    pool: Any = Emulating(refused)
+    assert outlook._emulating(wholes, case, settings, pool) == expected
