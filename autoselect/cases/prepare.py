@@ -16,7 +16,7 @@ from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.open_case import Scoring
 from autoselect.cases.references import References
-from autoselect.cases.scoring_samples import prepare_samples
+from autoselect.cases.scoring_samples import prepare_samples, refuse_untouched
 from autoselect.cases.settings import SearchSettings
 from autoselect.cases.settled import Facts, Settled, settle
 from autoselect.domain.graph import Graph
@@ -94,6 +94,8 @@ def prepare_case(
     references.start("search", pool)  # The float model runs meanwhile.
     listener(StageStarted(stage="calibrate"))
     prepared = started.result()
+    if ingredients.metric is not None:
+        refuse_untouched(prepared.graph, outputs, ingredients.metric)
     warnings += prepared.remarks
     write_scoring(files, ingredients.metric, ingredients.evaluator, settings, cache_root)
     for message in warnings:

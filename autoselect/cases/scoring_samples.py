@@ -14,6 +14,7 @@ from autoselect.data.labelled import labelled_samples
 from autoselect.data.recordings import alike_neighbours, checked, shared_windows
 from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
+from autoselect.domain.graph import Graph
 from autoselect.domain.tensors import TensorSpec, in_source_order
 from autoselect.domain.words import counted
 from autoselect.errors import DataError, MetricError, UsageError
@@ -206,6 +207,31 @@ def _scored(outputs: tuple[TensorSpec, ...], metric: Metric) -> TensorSpec:
         if metric.output in (spec.key, spec.name):
             return spec
     raise UsageError(f"The model has no output {metric.output!r}. Its outputs: {', '.join(s.key for s in outputs)}.")
+
+
+def refuse_untouched(graph: Graph, outputs: tuple[TensorSpec, ...], metric: Metric) -> None:
+    """Refuse to score an output that no op computes: it is the same whatever is quantized.
+
+    Args:
+        graph: The float model's.
+        outputs: Its outputs, in its order.
+        metric: By which candidates are scored.
+
+    Raises:
+        UsageError: If the output is an input of the model, or a constant.
+    """
+    scored, computed = _scored(outputs, metric), graph.producers()
+    untouched = {
+        spec.key: tensor for spec, tensor in zip(outputs, graph.outputs, strict=True) if tensor not in computed
+    }
+    if scored.key not in untouched:
+        return
+    what = "an input of the model" if untouched[scored.key] in graph.inputs else "a constant"
+    others = [spec.key for spec in in_source_order(outputs) if spec.key not in untouched]
+    raise UsageError(
+        f"Output {scored.key!r} is {what}, which no op computes: its score is the same whatever is quantized. "
+        f"Choose another output with --output-name: {', '.join(others) or 'this model has none'}."
+    )
 
 
 def write_split(files: CaseFiles, part: str, samples: str, indices: np.ndarray | None = None) -> None:

@@ -19,9 +19,19 @@ def _forget_metadata(model: fb.Model) -> list[Metadata]:
     return [entry for entry in entries if entry.name == _STABLEHLO_CONSTANTS]
 
 
+def _name_anew(model: fb.Model) -> list[fb.Tensor]:
+    """Write the names of tensors that are no UTF-8 as far as they can be read: the quantizer takes no others."""
+    tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors or []]
+    odd = [tensor for tensor in tensors if fb.tensor_name(tensor).encode() != (tensor.name or b"")]
+    for tensor in odd:
+        tensor.name = fb.tensor_name(tensor).encode()
+    return odd
+
+
 TAKEN_IN: tuple[Rewrite, ...] = (
     INLINED,
     Rewrite(name="metadata forgotten", deed=_forget_metadata),
+    Rewrite(name="names in UTF-8", deed=_name_anew),
     FROZEN,
     STATES,
     UNREAD,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from settling import settled
 
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
-from autoselect.cases.scoring_samples import PARTS, _silent_inputs, prepare_samples
+from autoselect.cases.scoring_samples import PARTS, _silent_inputs, prepare_samples, refuse_untouched
 from autoselect.data.samples import SampleStore
+from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.tensors import TensorSpec
-from autoselect.errors import DataError
+from autoselect.errors import DataError, UsageError
 from autoselect.scoring.metrics import make_metric
 
 COUNT = 60
@@ -142,6 +144,24 @@ def test_the_scored_one_of_several_outputs_is_told(tmp_path: Path) -> None:
     assert warnings == [told]
     with pytest.raises(DataError, match=f"^Sample 3: .*labels from 0 to 2, got 3.*{re.escape(told)}$"):
         prepared(tmp_path, {"l": LEFT, "y": np.arange(COUNT)}, ("l",), outputs=(classes, *OUTPUTS))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "refused"),
+    [(None, "'same'.* input .*: y"), ("same", "'same'"), ("fixed", "'fixed'.* constant"), ("y", "")],
+)
+def test_an_output_that_no_op_computes_is_not_scored(chosen: str | None, refused: str) -> None:
+    """Its score is the same whatever is quantized."""
+    names = ("same", "fixed", "y")
+    tensors = tuple(
+        Tensor(name=n, dtype="float32", shape=(1, 3), is_constant=n == "fixed", size_bytes=12) for n in names
+    )
+    op = Op(op_type="RELU", kind=OpKind.FLOAT, inputs=(0,), constants=(), outputs=(2,), macs=0)
+    graph = Graph(tensors=tensors, ops=(op,), inputs=(0,), outputs=(0, 1, 2))
+    outputs = tuple(TensorSpec(name=n, key=n, shape=(1, 3), dtype=np.dtype("float32")) for n in names)
+    expected = pytest.raises(UsageError, match=refused) if refused else nullcontext()
+    with expected:
+        refuse_untouched(graph, outputs, make_metric("sqnr_db", output=chosen))
 
 
 def test_an_input_that_was_always_zero_is_told(tmp_path: Path) -> None:

@@ -252,6 +252,40 @@ def _tensor(model: Any, tensor: Any) -> tuple[Any, ...]:
     return fb.TENSOR_DTYPES[tensor.type], fb.shape_of(tensor), scales, zeros, values
 
 
+@functools.cache
+def handing_on() -> zoo.Prepared:
+    """An input that is an output, too, and an output of constants."""
+
+    def call(x: Any) -> dict[str, Any]:
+        return {
+            "same": x,
+            "scores": tf().nn.relu(tf().matmul(x, zoo.weights(4, 3))),
+            "fixed": tf().constant([1.0, 2.0]),
+        }
+
+    return zoo.prepare(zoo.from_function(call, (1, 4)).float_model)
+
+
+@pytest.mark.parametrize("io_type", ["float32", "int8", "uint8"])
+@pytest.mark.parametrize("state", ["int8", "int16", "float"])
+def test_an_input_that_is_an_output_stays_as_it_came(io_type: Any, state: str) -> None:
+    """An op that made floats of it would be left to the host."""
+    prepared = handing_on()
+    names = [node.name for node in prepared.nodes]
+    recipe = Recipe(
+        io_type=io_type,
+        denylisted_nodes=names if state == "float" else (),
+        int16_nodes=names if state == "int16" else (),
+    )
+    content = prepared.builder.build(recipe).content
+    runner = Runner(content)
+    ends = {spec.key: spec.dtype.name for spec in runner.outputs}
+    assert ends == {"same": io_type, "scores": io_type, "fixed": "float32"}
+    assert set(reader.read_graph(fb.parse(content)).outputs) & set(reader.read_graph(fb.parse(content)).inputs)
+    [sample] = zoo.random_samples(prepared.calibrated.content, 1)
+    assert runner(sample[0])["same"] == pytest.approx(sample[0], abs=0.0 if io_type == "float32" else 0.05)
+
+
 @pytest.mark.parametrize("io_type", ["float32", "int8", "uint8"])
 @pytest.mark.parametrize("denied", [frozenset(), frozenset({"Identity"})], ids=["all integer", "float at the end"])
 def test_inputs_and_outputs_are_of_the_recipes_type(io_type: str, denied: frozenset[str]) -> None:

@@ -42,6 +42,19 @@ def test_other_metadata_stay() -> None:
     assert tflite_files.from_bytes(plain).content is plain
 
 
+def test_names_that_are_no_utf_8_are_written_anew() -> None:
+    """LiteRT runs such a file; TensorFlow's quantizer ends with a UnicodeDecodeError."""
+    model = fb.parse(zoo.cnn().float_model)
+    for number, tensor in enumerate(model.subgraphs[0].tensors):
+        tensor.name = b"\xff\xfe" + str(number % 2).encode()
+    content = tflite_files.from_bytes(fb.serialise(model)).content
+    assert {tensor.name.decode() for tensor in fb.parse(content).subgraphs[0].tensors} == {
+        "\ufffd\ufffd0",
+        "\ufffd\ufffd1",
+    }
+    assert set(zoo.prepare(content).builder.build(Recipe()).kinds.values()) == {"integer"}
+
+
 @pytest.mark.parametrize("is_signed", [True, False])
 def test_a_subgraph_that_nothing_runs_is_dropped(is_signed: bool) -> None:
     """LiteRT runs such a file; TensorFlow's calibrator refuses it."""

@@ -247,7 +247,11 @@ class Slots:
             value.parents = {s: p for s, p in value.parents.items() if s not in gone and p != plain}
             if taken[place] != chosen:
                 value.parents[chosen] = taken[place]
+        given = {self.value_of[slot]: slot for slot in taken}
         for place, slot in enumerate(outputs):
+            if (end := given.get(self.value_of[slot])) is not None:  # The model hands on an input as it came.
+                made[place] = end
+                continue
             value = self.values[self.value_of[slot]]
             is_float = slot == value.slots.get(())
             source = value.parents.get(slot) if is_float or self._is_shifted(value, slot) else slot
