@@ -169,6 +169,16 @@ def blind_score(root: Path) -> float | None:
     return metric.summarise(rows) if lowest <= 0.0 else None  # NaN where the metric has no value for such rows.
 
 
+def scores_again(root: Path) -> tuple[float, ...]:
+    """What a user's metric says of the float model's outputs for the search samples, asked twice; else empty."""
+    case = open_case(root)
+    metric = case.scoring.metric
+    if metric is None or not metric.is_costly:
+        return ()
+    rows = _rows(case, FLOAT, "search")
+    return tuple(float(metric.summarise(rows)) for _ in range(2))
+
+
 def score_types(root: Path, recipe_json: str, float_score: float) -> tuple[float, tuple[float, float] | None]:
     """Score the float model on the search samples with the types of inputs and outputs that a recipe has.
 

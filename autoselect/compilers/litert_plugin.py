@@ -46,9 +46,12 @@ _FOLDERS: Mapping[str, str] = {
     "Samsung": "samsung",
 }
 """By manufacturer, the folder of the plugin in LiteRT's wheel."""
+_OTHER_NAMES: Mapping[str, str] = {"Intel": "IntelOpenVINO"}
+"""By manufacturer, what the plugin calls it, if that is another name."""
 
 _NO_LIBRARY = 6
 _NOT_LOADED = re.compile(r"Loaded 0 plugins|Could not load shared library")
+_NO_SDK = re.compile(r"Failed to load (?:the )?([^:\n]*\blibrary)\b")
 _REFUSALS: Mapping[int, Mapping[str, str]] = {
     5: {
         "Variable tensors not yet supported": "A fused LSTM keeps its state in such a tensor. If it comes from a Keras "
@@ -175,7 +178,7 @@ class PluginCompiler:
                 f"--cmd={command}",
                 f"--model={source}",
                 f"--o={written}",
-                f"--soc_manufacturer={self._plugin.manufacturer}",
+                f"--soc_manufacturer={_OTHER_NAMES.get(self._plugin.manufacturer, self._plugin.manufacturer)}",
                 f"--soc_model={self._plugin.soc_model}",
                 "--err=--",
             ]
@@ -209,6 +212,11 @@ class PluginCompiler:
             return UsageError(
                 f"LiteRT could not load its plugin for {self._plugin.manufacturer} or the libraries that this needs: "
                 f"{_not_loaded(said)}. Use a complete SDK of the vendor."
+            )
+        if missing := _NO_SDK.search(said):
+            return UsageError(
+                f"{self._name} could not load the {missing[1]}. It comes with an SDK of {self._plugin.manufacturer}: "
+                "install that, and name the folder of its libraries in the profile (libraries in [compiler])."
             )
         if "Unexpected SoC model" in said:
             return UsageError(

@@ -50,8 +50,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from pathlib import Path
@@ -85,7 +86,8 @@ from autoselect.domain.targets import (
     Vela,
     together,
 )
-from autoselect.errors import UsageError, first_line
+from autoselect.domain.words import did_you_mean
+from autoselect.errors import UsageError
 from autoselect.tflite import flatbuffer as fb
 
 DEFAULT_TARGET = "integer-only"
@@ -177,7 +179,7 @@ def _configuration(text: str, sections: Sequence[str]) -> str:
     try:
         parser.read_string(text)
     except ConfigParserError as exc:
-        raise ValueError(f"the file of config is no INI file: {first_line(exc)}") from exc
+        raise ValueError(f"the file of config is no INI file: {' '.join(str(exc).split())}") from exc
     blocks = []
     for section in sections:
         block, name, seen = dict[str, str](), section, set[str]()
@@ -190,8 +192,47 @@ def _configuration(text: str, sections: Sequence[str]) -> str:
             own = dict(parser[name])
             parent = next((own.pop(key) for key in parser[name] if key.lower() == "inherit"), "")
             block, name = {**own, **block}, parent
+        _refuse_unread(section, block)
         blocks.append("\n".join([f"[{section}]", *(f"{key}={value}" for key, value in block.items())]))
     return "\n\n".join(blocks) + "\n"
+
+
+_AREAS = ("Sram", "Dram", "OnChipFlash", "OffChipFlash")
+_PORTS = ("Axi0", "Axi1")
+_COUNTS = ("ports_used", "burst_length", "max_reads", "max_writes", "read_latency", "write_latency")
+_WISHED: Mapping[str, Callable[[str], float] | tuple[str, ...]] = {
+    "core_clock": float,
+    "arena_cache_size": int,
+    **dict.fromkeys(("axi0_port", "axi1_port"), _AREAS),
+    **dict.fromkeys(("const_mem_area", "arena_mem_area", "cache_mem_area"), _PORTS),
+    **{f"{area}_clock_scale": float for area in _AREAS},
+    **{f"{area}_{what}": int for area in _AREAS for what in _COUNTS},
+}
+"""What Vela reads of a ``vela.ini``, and what it expects there: a number of a type, or one of some names."""
+_KEYS = {key.lower(): key for key in _WISHED}
+
+
+def _refuse_unread(section: str, block: Mapping[str, str]) -> None:
+    """Refuse a key that Vela passes over, and a value that it ends with an exception at.
+
+    Raises:
+        ValueError: Which one, and what is expected.
+    """
+    for said, value in block.items():
+        where, key = f"[{section}] of the file of config: {said}", _KEYS.get(said.lower())
+        if key is None:
+            raise ValueError(f"{where} is no key that Vela reads.{did_you_mean(said, _WISHED)}")
+        wished = _WISHED[key]
+        if isinstance(wished, tuple):
+            if value not in wished:
+                raise ValueError(f"{where}={value}: expected one of {', '.join(wished)}")
+            continue
+        try:
+            is_number = math.isfinite(number := wished(value)) and number >= 0 and (number > 0 or wished is int)
+        except ValueError:
+            is_number = False
+        if not is_number:
+            raise ValueError(f"{where}={value}: expected a {'whole ' if wished is int else 'positive '}number")
 
 
 class _LitertPlugin(_Strict):

@@ -112,6 +112,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         max_drop = settings.constraints.max_drop
         references.refuse_impossible_gain(float_model, request.metric_name, request.direction, max_drop)
         remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
+        remarks += references.unsteady(float_model, request.metric_name, settings, case.files.root, pool)
         told = warned(case, (*remarks, *references.clipping_of(case.files.root, pool, settings)), clock)
         ends = reader.read_interface(case.files.float_model.read_bytes())
         question = "" if settings.feedback else question_of(ends)

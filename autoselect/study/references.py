@@ -18,7 +18,7 @@ from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
 from autoselect.domain.quantities import possible
 from autoselect.domain.words import asked, between, listed, said
-from autoselect.errors import PreparationError, RunFolderError, TargetRefusal, TrialError, UsageError
+from autoselect.errors import MetricError, PreparationError, RunFolderError, TargetRefusal, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
 from autoselect.runs.records import TrialRecord, with_float_known
@@ -92,13 +92,41 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
     )
 
 
+def unsteady(float_model: Reference, metric: str, settings: Settled, root: Path, pool: Workers) -> tuple[str, ...]:
+    """A warning if a user's metric gives other scores for the same outputs.
+
+    Raises:
+        MetricError: If they differ by more than the allowed drop: no score says anything then.
+    """
+    try:
+        again = pool.call(evidence_jobs.scores_again, root, timeout_seconds=settings.trial_timeout)
+    except TrialError:
+        return ()
+    scores = float_model.metric, *again
+    low, high = min(scores), max(scores)
+    if math.isclose(low, high, rel_tol=_SAME):
+        return ()
+    message = (
+        f"The metric {metric!r} gives {low:.6g} to {high:.6g} for the same outputs of the float model: it hangs on "
+        "something beside its arguments, such as a count of its calls, or random numbers."
+    )
+    limit = settings.constraints.max_drop
+    if high - low > max(default_drop(metric, float_model.metric) if limit is None else limit, 0.0):
+        raise MetricError(f"{message} Make it a function of its arguments alone.")
+    return (f"{message} Bounds and intervals do not count that.",)
+
+
+_SAME = 1e-6
+"""Scores that differ by this share are the same: as far as another kind of processor goes."""
+
+
 def other_score(before: float, now: float, metric: str, settings: Settled) -> tuple[str, ...]:
     """A warning if the float model's score has changed since the run began; empty if it has not, or was NaN then.
 
     Raises:
         RunFolderError: If the score changed, up or down, by more than the allowed drop, or is NaN now.
     """
-    if math.isclose(before, now, rel_tol=1e-6) or math.isnan(before):  # As far as another kind of processor goes.
+    if math.isclose(before, now, rel_tol=_SAME) or math.isnan(before):
         return ()
     limit = settings.constraints.max_drop
     told = [said(score, metric) for score in (before, now)]

@@ -71,6 +71,8 @@ def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, p
     write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     case = _repeating(case, request.settings, pool, clock)
     float_model = references.float_reference(case, pool, request.settings, clock)
+    unsteady = references.unsteady(float_model, request.metric_name, request.settings, case.files.root, pool)
+    case = warned(case, unsteady, clock)
     note(float_model=asdict(float_model), warnings=list(case.warnings))
     # It refuses a search in which no model could be recommended.
     references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)

@@ -187,6 +187,14 @@ def test_the_program_is_told_the_model_the_chip_and_where_to_write(fake: Fake) -
     assert not Path(call["o"]).parent.exists()
 
 
+def test_a_plugin_is_called_by_the_name_that_it_gives_itself(fake: Fake) -> None:
+    compiler = fake.plans({"taken": [0]})
+    intel = LitertPlugin(manufacturer="Intel", soc_model="PTL", libraries=str(fake.folder / "libraries"))
+    asked(PluginCompiler(replace(compiler._target, compiler=intel), program=compiler._program))
+    (call,) = fake.calls
+    assert (call["soc_manufacturer"], Path(call["libs"]).parent.name) == ("IntelOpenVINO", "intel_openvino")
+
+
 def test_only_the_program_is_told_where_the_libraries_are(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/before")
     environment = dict(os.environ)
@@ -313,6 +321,15 @@ FAILURES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         {"code": 1, "err": "ERROR: [qnn_compiler_plugin.cc:101] Unexpected SoC model: SM8750\n"},
         UsageError,
         r"knows no chip 'SM8750'\. Change soc_model in the profile\.",
+    ),
+    "no library of an SDK": (
+        {
+            "code": 3,
+            "err": "ERROR: [x.cc:7] Failed to load Tensor TPU compiler library: Failed to load Tensor TPU compiler "
+            "library: libX.so: cannot open shared object file\n",
+        },
+        UsageError,
+        r"the Tensor TPU compiler library\. .*SDK of Qualcomm.*\(libraries in \[compiler\]\)\.$",
     ),
     "an error with words": (
         {

@@ -305,6 +305,13 @@ memory_mode = "C"
         pytest.param("[System_Config.A]\n", r"\[System_Config\.B\].* System_Config\.A", id="another"),
         pytest.param("[System_Config.B]\n", r"\[Memory_Mode\.C\]", id="no memory mode"),
         pytest.param("[System_Config.B]\ninherit=X\n", r"\[X\]", id="no parent"),
+        pytest.param("[System_Config.B\ncore_clock=1\n", r"System_Config\.B", id="half a header"),
+        pytest.param("[System_Config.B]\nDram_raed_latency=1\n", r"'Dram_read_latency'", id="unknown key"),
+        pytest.param("[System_Config.B]\ncore_clock=fast\n", r"core_clock=fast: .*number", id="no number"),
+        pytest.param("[System_Config.B]\nDram_clock_scale=0\n", r"Dram_clock_scale=0: .*positive", id="a scale of 0"),
+        pytest.param("[System_Config.B]\nSram_read_latency=1.5\n", r"latency=1\.5: .*whole", id="half a cycle"),
+        pytest.param("[System_Config.B]\naxi1_port=Dramm\n", r"axi1_port=Dramm: .*\bDram\b", id="unknown memory"),
+        pytest.param("[System_Config.B]\n[Memory_Mode.C]\nconst_mem_area=Axi2\n", r"=Axi2: .*Axi1", id="unknown port"),
         pytest.param("[System_Config.B]\ninherit=X\n[X]\ninherit=System_Config.B\n", r"itself", id="a circle"),
     ],
 )
@@ -318,7 +325,7 @@ def test_what_is_wrong_with_a_chips_own_configuration_is_told(tmp_path: Path, te
 
 
 def test_a_run_does_not_go_on_with_another_configuration_of_the_chip(tmp_path: Path) -> None:
-    path, text = tmp_path / "own.toml", "[System_Config.B]\nclock = 1\n[Memory_Mode.C]\n"
+    path, text = tmp_path / "own.toml", "[System_Config.B]\ncore_clock = 1\n[Memory_Mode.C]\n"
     path.write_text(CONFIGURED)
     hashes = []
     for clock in (1, 1, 2):

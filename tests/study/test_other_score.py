@@ -1,14 +1,17 @@
-"""Whether a search may go on if the float model scores otherwise than when it began."""
+"""Whether a search may go on if the float model scores otherwise than when it began, or each time."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from settling import settled
 
-from autoselect.errors import RunFolderError
-from autoselect.study.references import other_score
+from autoselect.errors import MetricError, RunFolderError, ScoreError
+from autoselect.study.references import other_score, unsteady
 
 SAME, WARNED, REFUSED = "same", "warned", "refused"
 CASES = {
@@ -37,3 +40,30 @@ def test_a_float_model_that_scores_otherwise_is_told(
     for message in found:
         first, second = re.findall(r"\d+\.\d+", message)[:2]
         assert first != second
+
+
+@pytest.mark.parametrize(
+    ("again", "max_drop", "expected"),
+    [
+        ((), None, SAME),
+        ((0.9, 0.9), None, SAME),
+        ((0.9, 0.905), None, WARNED),
+        ((0.905, 0.905), None, WARNED),
+        ((0.9, 0.905), 0.001, REFUSED),
+        ((0.9, 0.88), None, REFUSED),
+        (ScoreError("it cannot be run"), None, SAME),
+    ],
+)
+def test_a_metric_that_gives_other_scores_each_time_is_told(again: Any, max_drop: float | None, expected: str) -> None:
+    def call(*_: Any, **__: Any) -> Any:
+        if isinstance(again, Exception):
+            raise again
+        return again
+
+    pool, float_model = SimpleNamespace(call=call), SimpleNamespace(metric=0.9)
+    asked: Any = float_model, "mine", settled(max_drop=max_drop), Path(), pool
+    if expected == REFUSED:
+        with pytest.raises(MetricError):
+            unsteady(*asked)
+    else:
+        assert len(unsteady(*asked)) == (expected == WARNED)
