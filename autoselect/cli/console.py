@@ -29,7 +29,7 @@ from autoselect.cases.events import (
 )
 from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally, clock
 from autoselect.domain.words import counted
-from autoselect.errors import EXIT_INTERRUPTED, AutoselectError, StorageError
+from autoselect.errors import EXIT_INTERRUPTED, EXIT_UNREAD, AutoselectError, StorageError
 from autoselect.isolation.interrupts import ends_like_ctrl_c
 
 
@@ -52,14 +52,22 @@ class Time(ProgressColumn):
         return Text(text, style="progress.elapsed", no_wrap=True)
 
 
+class Written(Console):
+    """A console that leaves it to others what happens if nobody reads it; rich's own ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Say so."""
+        raise BrokenPipeError("nobody reads the output any more")
+
+
 def out() -> Console:
     """The stream of results."""
-    return Console(file=sys.stdout, highlight=False)
+    return Written(file=sys.stdout, highlight=False)
 
 
 def err() -> Console:
     """The stream of messages and progress."""
-    return Console(file=sys.stderr, highlight=False)
+    return Written(file=sys.stderr, highlight=False)
 
 
 @contextlib.contextmanager
@@ -67,13 +75,17 @@ def reported(*, debug: bool) -> Iterator[None]:
     """Turn what the body raises into a message on stderr and an exit code.
 
     Raises:
-        typer.Exit: With the exit code of the error's class, 130 for Ctrl-C or SIGTERM, 1 for an unexpected exception.
+        typer.Exit: With the exit code of the error's class, 130 for Ctrl-C or SIGTERM, 141 if nobody reads the output
+            any more, 1 for an unexpected exception.
     """
     try:
         with ends_like_ctrl_c():
             yield
-    except (typer.Exit, typer.BadParameter, BrokenPipeError):
-        raise  # Typer tells of the first two; who reads our output has closed it, as `head` does, and it ends quietly.
+    except (typer.Exit, typer.BadParameter):
+        raise  # Typer tells of them.
+    except BrokenPipeError as exc:  # Who read the output has closed it, as `head` does.
+        _write_to_nobody()
+        raise typer.Exit(EXIT_UNREAD) from exc
     except AutoselectError as exc:
         _complain(f"Error: {exc}", debug=debug)
         raise typer.Exit(exc.exit_code) from exc
@@ -92,6 +104,15 @@ def reported(*, debug: bool) -> Iterator[None]:
 _RIGHTS, _ROOM = (errno.EACCES, errno.EPERM, errno.EROFS), (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_THE_MACHINE = (*_RIGHTS, *_ROOM, errno.EMFILE, errno.ENFILE, errno.EIO)
 """What the system refuses, whatever the program does; the last ones are too many files at once, and a broken disk."""
+
+
+def _write_to_nobody() -> None:
+    """Let what is still to be written to the standard streams vanish, at the end of the process, too."""
+    nobody = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # It is no file.
+            os.dup2(nobody, stream.fileno())
+    os.close(nobody)
 
 
 def _unexpected(exc: Exception, *, debug: bool) -> typer.Exit:
@@ -160,7 +181,7 @@ def watching(
     On stderr: bars on a terminal, plain lines where it is none or ``NO_COLOR`` is set, warnings only where asked to be
     quiet. For machines: events as lines of JSON on stdout, and warnings on stderr.
     """
-    console = Console(file=stream or sys.stderr, highlight=False)
+    console = Written(file=stream or sys.stderr, highlight=False)
     with contextlib.ExitStack() as stack:
         results = stack.enter_context(_kept_stdout()) if as_json else None
         stack.enter_context(results_only_on_stdout())
@@ -230,9 +251,18 @@ class Watcher:
         self._also = also
         self._stage: TaskID | None = None
         self._tally = Tally()
+        self._is_read = True
 
     def __call__(self, event: Event) -> None:
-        """Take one event."""
+        """Take one event; none is shown any more once nobody reads them, and the search goes on."""
+        if not self._is_read:
+            return
+        try:
+            self._show(event)
+        except BrokenPipeError:
+            self._is_read = False
+
+    def _show(self, event: Event) -> None:
         if isinstance(event, Warned):
             self._warn(event.message)
         elif isinstance(event, StageStarted):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import Annotated
 
@@ -56,7 +57,22 @@ def root(
 
 def main() -> None:
     """Run the command line; what the terminal's encoding lacks is printed as ``?``."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     app(prog_name="autoselect")
+
+
+def _open_what_is_closed() -> None:
+    """Give each standard stream that the caller has closed (``2>&-``) a file that nobody reads.
+
+    Else the next file that is opened is taken for it, by native code too.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin, sys.stdout, sys.stderr = (
+        stream if stream is not None else os.fdopen(number, mode, encoding="utf-8", closefd=False)
+        for number, (stream, mode) in enumerate([(sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")])
+    )

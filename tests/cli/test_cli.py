@@ -23,11 +23,12 @@ from typer.testing import CliRunner
 import autoselect
 from autoselect import errors
 from autoselect.cases.declared import told_of
-from autoselect.cases.events import StageStarted, StepFinished, TrialFinished, Warned
+from autoselect.cases.events import STAGES, StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.cli import options
-from autoselect.cli.console import Watcher
+from autoselect.cli.console import Watcher, watching
 from autoselect.cli.main import app
 from autoselect.embedded import model_path
+from autoselect.errors import EXIT_UNREAD
 from autoselect.runs.run import Run
 from autoselect.runs.typed_command import TYPED
 from autoselect.scoring.metrics import METRIC_NAMES
@@ -703,7 +704,42 @@ def test_a_reader_that_has_gone_is_no_bug(form: list[str]) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == ""
-    assert process.returncode == 1
+    assert process.returncode == EXIT_UNREAD
+
+
+class Unread(io.StringIO):
+    """A stream whose reader leaves after so many writes."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.left = most
+
+    def write(self, text: str) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise BrokenPipeError
+        return super().write(text)
+
+
+def test_a_search_goes_on_once_nobody_reads_how_far_it_is() -> None:
+    stream = Unread(1)
+    with watching(stream) as watcher:
+        for stage in ("calibrate", "trials", "write"):
+            watcher(StageStarted(stage=stage))
+        watcher(Warned(message="heard by nobody"))
+    assert stream.getvalue().strip() == STAGES["calibrate"]
+    assert stream.left == -1
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_stream_is_no_bug(closed: int) -> None:
+    """Its number would be the next file's, and the workers' processes would have none."""
+    data = ["--calibration", "autoselect.embedded:calibration", "--evaluation", "autoselect.embedded:search_samples"]
+    command = [sys.executable, "-m", "autoselect", "check", str(model_path()), *data]
+    shell = f"exec {shlex.join(command)} {closed}{'<' if closed == 0 else '>'}&-"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("float score" in done.stdout) == (closed != 1)
 
 
 @pytest.mark.usefixtures("interruptible")
