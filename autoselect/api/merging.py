@@ -184,7 +184,9 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
 
 
 def _other_scores(first: Run, other: Run) -> str:
-    """What to say if the same float model has another score on the same samples; empty if it has not."""
+    """What to say if scores are of another output or without another label, or float has another one; else empty."""
+    if (unlike := _unlike(first, other)) is not None:
+        return unlike
     before, now = ((run.manifest.get("float_model") or {}).get("metric") for run in (first, other))
     if before is None or now is None or math.isclose(before, now, rel_tol=1e-6):
         return ""
@@ -196,6 +198,19 @@ def _other_scores(first: Run, other: Run) -> str:
         "another output or leave out another label, or the code of the metric or the machine is another one. "
         "Their scores do not compare."
     )
+
+
+def _unlike(first: Run, other: Run) -> str | None:
+    """What to say if two runs score another output or leave out another label; None if they do not."""
+    for key, what, usual in (("output_name", "output", "the first one"), ("ignore_label", "label left out", "none")):
+        said_of = [(run.manifest.get("settings") or {}).get(key) for run in (first, other)]
+        if said_of[0] != said_of[1]:
+            told = [usual if one is None else repr(one) for one in said_of]
+            return (
+                f"The {what} is {told[0]} in run 1 and {told[1]} in run 2. If these are not the same, scores do not "
+                "compare."
+            )
+    return None
 
 
 def _other_targets(first: Run, other: Run) -> str:

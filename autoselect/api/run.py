@@ -140,8 +140,8 @@ class Run(tables.Run):
 
         Returns:
             A row for each allowed drop with the columns of ``limits.csv``. With targets or drops of your own the rows
-            also have ``target`` and ``worst_ratio``: how much dearer that one member is, on the target where it fares
-            worst, than the best member there.
+            also have ``target`` and ``worst_ratio``: the expected cost of that one member over the best member's,
+            on the target where it fares worst. The price of breaking the limit is part of these costs.
 
         Raises:
             UsageError: As :meth:`what_if`.

@@ -97,6 +97,7 @@ class Processor:
         max_rank: Largest count of dimensions of a tensor; None where there is no limit.
         max_stride: Largest step of a kernel over height and width; None where there is no limit.
         any_stride: Op types that take any step where they neither pad nor dilate.
+        lacks_types: By op type, types of inputs and outputs, constants apart, that its kernels do not take.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Processor:
     max_rank: int | None = None
     max_stride: int | None = None
     any_stride: frozenset[str] = frozenset()
+    lacks_types: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +285,7 @@ class Target:
             and self.per_channel
             and self.host.max_rank is None
             and self.host.max_stride is None
+            and not self.host.lacks_types
             and all(k is not None and k.ops is None for k in kernels)
         )
 

@@ -138,7 +138,7 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool, ru
         if i in choosable and in_int16:
             decided[3][i] = in_int16[0]
         if in_float and as_integer:
-            decided[2][i] = f"{in_float[0]}; {as_integer[0]}"
+            decided[2][i] = "; ".join(dict.fromkeys((in_float[0], as_integer[0])))
         elif in_float:
             decided[0][i] = in_float[0]
         elif as_integer and i in choosable:
@@ -267,11 +267,21 @@ def _neutral_lack(op: Op, graph: Graph, target: Target) -> str | None:
     Profiles list kernels for values. A host whose lists do not name a type has no kernel of it for indices either.
     A neutral op that writes float values lacks nothing: it is gone from the model.
     """
-    if op.kind is not OpKind.NEUTRAL or op.op_type in _NEVER_ON_VALUES or _names(target.host, op.op_type):
+    if op.kind is not OpKind.NEUTRAL or op.op_type in _NEVER_ON_VALUES:
         return None
     if any("float" in graph.tensors[t].dtype for t in op.outputs):
         return None
-    return f"{target.host.name} has no {op.op_type}"
+    if not _names(target.host, op.op_type):
+        return f"{target.host.name} has no {op.op_type}"
+    return _type_lack(op, graph, target.host)
+
+
+def _type_lack(op: Op, graph: Graph, processor: Processor) -> str | None:
+    """Why a processor does not run an op on values of the types that it has; None where it does."""
+    lacking = processor.lacks_types.get(op.op_type, frozenset())
+    types = (graph.tensors[t].dtype for t in (*op.inputs, *op.outputs))
+    found = next((dtype for dtype in types if dtype in lacking), None)
+    return None if found is None else f"{processor.name} has no {op.op_type} of {found}"
 
 
 def _names(processor: Processor, op_type: str) -> bool:
@@ -320,6 +330,11 @@ def lack_of(op: Op, graph: Graph, precision: Precision, processor: Processor | N
         return f"{processor.name} runs no {precision.value} ops"
     if not kernels.runs(op.op_type):
         return f"{processor.name} has no {precision.value} {op.op_type}"
+    return _type_lack(op, graph, processor) or _shape_lack(op, graph, processor)
+
+
+def _shape_lack(op: Op, graph: Graph, processor: Processor) -> str | None:
+    """Why a processor does not run an op of such shapes and steps; None where it does."""
     rank = max((len(graph.tensors[t].shape) for t in (*op.inputs, *op.outputs)), default=0)
     if processor.max_rank is not None and rank > processor.max_rank:
         return f"{processor.name} takes at most {processor.max_rank} dimensions, this op has {rank}"

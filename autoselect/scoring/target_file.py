@@ -18,6 +18,7 @@ A profile is a TOML file::
     name = "my NPU"
     max_rank = 4                        # optional
     max_stride = 3                      # optional
+    lacks_types = { CAST = ["uint8"] }  # optional: types that kernels of an op do not take, constants apart
     [accelerator.int8]                  # int8, int16, hybrid, float, conversion; what is missing does not run
     ops = ["CONV_2D", "ADD"]            # or "all"
     per_mac = 0.01
@@ -102,6 +103,12 @@ def _known_op(name: str) -> str:
     return name
 
 
+def _known_type(name: str) -> str:
+    if name not in fb.TENSOR_DTYPES.values():
+        raise ValueError(f"there is no type {name!r} of tensors.{did_you_mean(name, fb.TENSOR_DTYPES.values())}")
+    return name
+
+
 _Ops = Literal["all"] | list[Annotated[str, AfterValidator(_known_op)]]
 
 
@@ -135,6 +142,7 @@ class _Processor(_Strict):
     name: str
     max_rank: _Size | None = None
     max_stride: _Size | None = None
+    lacks_types: dict[Annotated[str, AfterValidator(_known_op)], list[Annotated[str, AfterValidator(_known_type)]]] = {}
     int8: _Kernels | None = None
     int16: _Kernels | None = None
     hybrid: _Kernels | None = None
@@ -434,6 +442,7 @@ def _processor(section: _Processor, any_stride: frozenset[str] = frozenset()) ->
         name=section.name,
         max_rank=section.max_rank,
         max_stride=section.max_stride,
+        lacks_types={op_type: frozenset(types) for op_type, types in section.lacks_types.items()},
         any_stride=any_stride,
         kernels={
             precision: Kernels(

@@ -258,6 +258,19 @@ def test_runs_that_score_otherwise_are_told_apart_by_their_float_model(
         assert bool(autoselect.compare(finished.directory, other.root).note) == is_told
 
 
+@pytest.mark.parametrize(("key", "value"), [("output_name", "scores"), ("ignore_label", 255)])
+def test_runs_that_score_another_part_are_told_apart_by_their_settings(
+    key: str, value: object, finished: autoselect.Run, tmp_path: Path
+) -> None:
+    """The float model has as many decibels from itself at every output."""
+    other = RunFolder(Path(shutil.copytree(finished.directory, tmp_path / "other")))
+    manifest = json.loads(other.manifest.read_text())
+    assert autoselect.compare(finished.directory, other.root).note == ""
+    manifest["settings"][key] = value
+    other.manifest.write_text(json.dumps(manifest))
+    assert repr(value) in autoselect.compare(finished.directory, other.root).note
+
+
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "model": (lambda m: m["hashes"].update(model="0"), "made with another model"),
     "model with other inputs": (lambda m: m["hashes"].update(calibration="0", model="0"), "made with another model"),

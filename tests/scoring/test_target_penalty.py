@@ -58,6 +58,47 @@ def test_tflm_takes_a_model_that_keeps_a_state_as_its_interpreter_does() -> None
         assert refusal(graph, read_target(target)) is None
 
 
+def _gather(data: str, places: str) -> tuple[Any, ...]:
+    return lambda x, at: zoo.tf().gather(x, at), ((6, 3), data), ((4,), places)
+
+
+ONE_OP: dict[str, tuple[Any, ...]] = {
+    "CAST to uint8": (lambda x: zoo.tf().cast(x, "uint8"), ((1, 4), "float32")),
+    "CAST to int32": (lambda x: zoo.tf().cast(x, "int32"), ((1, 4), "float32")),
+    "CAST from int64": (lambda x: zoo.tf().cast(x, "float32"), ((1, 4), "int64")),
+    "CAST from bool": (lambda x: zoo.tf().cast(x, "float32"), ((1, 4), "bool")),
+    "GATHER at int64": _gather("float32", "int64"),
+    "GATHER at int32": _gather("float32", "int32"),
+    "GATHER of bool": _gather("bool", "int32"),
+    "ARG_MAX of int64": (lambda x: zoo.tf().argmax(x, -1), ((1, 4), "float32")),
+    "ARG_MAX of int32": (lambda x: zoo.tf().argmax(x, -1, output_type="int32"), ((1, 4), "float32")),
+    "TRANSPOSE of int32": (lambda x: zoo.tf().transpose(x), ((2, 4), "int32")),
+    "TRANSPOSE of float": (lambda x: zoo.tf().transpose(x), ((2, 4), "float32")),
+    "SLICE of uint8": (lambda x: zoo.tf().slice(x, [0, 1], [1, 2]), ((1, 4), "uint8")),
+    "SLICE of int32": (lambda x: zoo.tf().slice(x, [0, 1], [1, 2]), ((1, 4), "int32")),
+    "SUM of int32": (lambda x: zoo.tf().reduce_sum(x, -1), ((1, 4), "int32")),
+    "SUM of float": (lambda x: zoo.tf().reduce_sum(x, -1), ((1, 4), "float32")),
+}
+
+
+@pytest.mark.parametrize("case", ONE_OP.values(), ids=ONE_OP)
+def test_tflm_refuses_the_types_that_its_runtime_refuses(case: tuple[Any, ...]) -> None:
+    runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    call, *inputs = case
+    specs = [zoo.tf().TensorSpec(shape, dtype) for shape, dtype in inputs]
+    function = zoo.tf().function(call, autograph=False).get_concrete_function(*specs)
+    content = bytes(zoo.tf().lite.TFLiteConverter.from_concrete_functions([function]).convert())
+    is_refused = False
+    try:
+        interpreter = runtime.Interpreter.from_bytes(content, arena_size=1 << 16)
+        for number, (shape, dtype) in enumerate(inputs):
+            interpreter.set_input(np.ones(shape, dtype), number)
+        interpreter.invoke()
+    except RuntimeError:
+        is_refused = True
+    assert (refusal(TfliteFile(content).graph, read_target("tflm")) is not None) == is_refused
+
+
 def test_tflm_refuses_hybrid_ops_and_takes_float_ones() -> None:
     hybrid = built(2, fallback="drq")
     assert any(op.kind is OpKind.HYBRID for op in hybrid.ops)

@@ -115,7 +115,12 @@ def moved(
 
 
 def _texts(given: Texts) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    if odd := [text for text in texts if not isinstance(text, str)]:
+        raise UsageError(
+            f"Expected names of nodes, op types or repairs, got {odd[0]!r}. layer_statistics.csv has names."
+        )
+    return texts
 
 
 def _refuse_both(chosen: Mapping[str, frozenset[str]]) -> None:
