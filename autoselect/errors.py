@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 EXIT_NOTHING_FEASIBLE = 10
 EXIT_INTERRUPTED = 130
-EXIT_UNREAD = 141
 
 ErrorKind = Literal["build", "score", "metric", "target", "compiler", "job", "worker"]
 """Why a candidate failed, as records of trials keep it: one for each error below ``TrialError``."""

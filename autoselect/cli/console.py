@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,7 @@ from autoselect.cases.events import (
 )
 from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally, clock
 from autoselect.domain.words import counted
-from autoselect.errors import EXIT_INTERRUPTED, EXIT_UNREAD, AutoselectError, StorageError
+from autoselect.errors import EXIT_INTERRUPTED, AutoselectError, StorageError
 from autoselect.isolation.interrupts import ends_like_ctrl_c
 
 
@@ -85,7 +86,7 @@ def reported(*, debug: bool) -> Iterator[None]:
         raise  # Typer tells of them.
     except BrokenPipeError as exc:  # Who read the output has closed it, as `head` does.
         _write_to_nobody()
-        raise typer.Exit(EXIT_UNREAD) from exc
+        raise typer.Exit(128 + signal.SIGPIPE) from exc  # As a shell has it of a program that the signal ends.
     except AutoselectError as exc:
         _complain(f"Error: {exc}", debug=debug)
         raise typer.Exit(exc.exit_code) from exc

@@ -104,7 +104,7 @@ def unsteady(float_model: Reference, metric: str, settings: Settled, root: Path,
         return ()
     scores = float_model.metric, *again
     low, high = min(scores), max(scores)
-    if math.isclose(low, high, rel_tol=_SAME):
+    if _is_same(low, high):
         return ()
     message = (
         f"The metric {metric!r} gives {low:.6g} to {high:.6g} for the same outputs of the float model: it hangs on "
@@ -116,8 +116,9 @@ def unsteady(float_model: Reference, metric: str, settings: Settled, root: Path,
     return (f"{message} Bounds and intervals do not count that.",)
 
 
-_SAME = 1e-6
-"""Scores that differ by this share are the same: as far as another kind of processor goes."""
+def _is_same(score: float, other: float) -> bool:
+    """Whether two scores differ by no more than another kind of processor makes them."""
+    return math.isclose(score, other, rel_tol=1e-6)
 
 
 def other_score(before: float, now: float, metric: str, settings: Settled) -> tuple[str, ...]:
@@ -126,7 +127,7 @@ def other_score(before: float, now: float, metric: str, settings: Settled) -> tu
     Raises:
         RunFolderError: If the score changed, up or down, by more than the allowed drop, or is NaN now.
     """
-    if math.isclose(before, now, rel_tol=_SAME) or math.isnan(before):
+    if _is_same(before, now) or math.isnan(before):
         return ()
     limit = settings.constraints.max_drop
     told = [said(score, metric) for score in (before, now)]

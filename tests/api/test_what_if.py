@@ -313,6 +313,7 @@ def test_no_single_step_leads_to_what_the_search_was_refused(
         ({"deny": ["SOFTMAX"], "int16": ["SOFTMAX"]}, "covered by deny and int16"),
         ({"repairs": ["bia"]}, "repairs: expected one of"),
         ({"target": "ethos"}, "no target 'ethos'"),
+        ({"int8": [92]}, r"names.*got 92\."),
     ],
 )
 def test_what_cannot_be_asked_is_told(run: autoselect.Run, asked: dict[str, Any], words: str) -> None:
