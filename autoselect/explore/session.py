@@ -233,7 +233,8 @@ class Session:
         }
 
     def _point_rows(self) -> list[Row]:
-        expected = self._questions.tried.standings
+        tried = self._questions.tried
+        expected, compiled = tried.standings, {record.id for record in tried.records if tried.compiled(record)}
         rows = []
         for row in model_rows(self._run, {}):
             standing = expected.get(row["id"])
@@ -246,6 +247,7 @@ class Session:
                     "pick": row["picks"][0] if row["picks"] else None,
                     "on_front": row["front"],
                     "penalty": row["penalty"],
+                    "compiled": row["id"] in compiled,
                     "size_bytes": row["size_bytes"],
                     "drop": None if standing is None else standing.drop,
                     "bound": None if standing is None else standing.bound,
@@ -270,7 +272,9 @@ class Session:
                 "nodes": list(move.nodes),
                 "state": move.state,
                 "penalty": move.penalty,
+                "more_penalty": move.more_penalty,
                 "size_bytes": move.size_bytes,
+                "more_bytes": move.more_bytes,
                 "drop": move.drop,
                 "more_drop": move.more_drop,
                 "drop_low": move.drop_low,

@@ -13,6 +13,8 @@ from opened_explore import agrees, figures, op, press, settled, traces, window
 import autoselect
 from autoselect.api.run import Run
 from autoselect.report.tables.frames import format_penalty
+from autoselect.runs.records import TrialRecord
+from autoselect.study.what_if.tried import Tried
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -129,6 +131,32 @@ def test_another_target_has_another_penalty(page: Page, run: Run) -> None:
     assert answer.penalty > 10_000  # Cycles, which have no use for decimals.
     agrees(page, answer)
     assert "Penalties of trials are those for integer-only" in page.inner_text("#plot-legend")
+
+
+def test_a_compilers_penalty_and_a_forecast_are_not_compared(
+    browser: Browser, explored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trials have what the compiler says, ten times the forecast; what was not scored has a forecast alone."""
+
+    def compiled(_: Tried, trial: TrialRecord) -> dict[str, float]:
+        return {} if trial.scores is None else {"penalty": 10.0 * trial.scores.penalty + 100.0}
+
+    monkeypatch.setattr(Tried, "compiled", compiled)
+    with autoselect.load_run(explored).explore(browser=False) as here, window(browser, here.url) as page:
+        assert "is a forecast" not in page.inner_text("#plot-legend")
+        page.locator("label:has(input[value=penalty])").last.click()
+        settled(page)
+        with Asked(here.url) as asked:
+            moves = asked.post("/api/cheapest", start="recommended", changes={}, goal="penalty").json()["moves"]
+            told = page.locator("#moves button").all_inner_texts()
+            assert len(told) == len(moves) > 0
+            for text, move in zip(told, moves, strict=True):
+                assert f"penalty −{format_penalty(-move['more_penalty'])}" in text
+            unscored = next(i for i, m in enumerate(moves) if not asked.ask(**{m["state"]: m["nodes"]})["compiled"])
+        page.locator("#moves button").nth(unscored).click()
+        settled(page)
+        assert "is a forecast" in page.inner_text("#plot-legend")
+        assert "is a forecast" in str(page.get_attribute("#plot", "aria-label"))
 
 
 def test_the_cheapest_change_is_seen_before_it_is_made(page: Page, run: Run, server: Asked) -> None:

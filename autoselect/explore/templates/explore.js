@@ -417,6 +417,7 @@
 
   // ------------------------------------------------------------------------------------------ trials
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const FORECAST = "The penalty of this candidate is a forecast, those of trials are the compiler's: they do not compare until it is scored.";
   function drawPlot() {
     const key = state.axis, of = (p) => (key === "size_bytes" ? p.size_bytes / 1e3 : p.penalty), drop = (v) => inUnit(v);
     const points = run.points.filter((p) => isKnown(p.drop) && isKnown(p[key]));
@@ -450,9 +451,9 @@
       shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: limit, y1: limit, line: { color: css("--quiet"), width: 1.2, dash: "dash" } }],
       annotations: [{ xref: "paper", x: 1, xanchor: "right", y: limit, yanchor: "bottom", text: `limit ${show.drop(answer.allowed_drop)}`, showarrow: false, font: { size: 11, color: css("--quiet") } }],
     }, { responsive: true, displayModeBar: false });
-    const beyond = points.length - seen.length;
-    $("plot-legend").replaceChildren(...[["own", "this candidate"], ["other", "compared with"], ["front", "front"], ["pick", "pick"], ["hand", "by hand"], ["trial", "trial"]].map(([name, text]) => el("span", { className: `mark ${name}`, textContent: text })), el("span", { textContent: `${beyond ? ` ${plural(beyond, "trial")} beyond the edge.` : ""} Click a trial to start from it.${key === "penalty" && now().target ? ` Penalties of trials are those for ${run.target}, that of this candidate is for ${now().target}.` : ""}` }));
-    $("plot").setAttribute("aria-label", `${points.length} trials by expected drop and ${key === "penalty" ? "penalty" : "file size"}; this candidate at ${key === "penalty" ? show.penalty(answer.penalty) : show.size(answer.size_bytes)} and ${show.drop(answer.drop)}. "Start from" lists the front.`);
+    const beyond = points.length - seen.length, isForecast = key === "penalty" && !now().target && !answer.compiled && points.some((p) => p.compiled);
+    $("plot-legend").replaceChildren(...[["own", "this candidate"], ["other", "compared with"], ["front", "front"], ["pick", "pick"], ["hand", "by hand"], ["trial", "trial"]].map(([name, text]) => el("span", { className: `mark ${name}`, textContent: text })), el("span", { textContent: `${beyond ? ` ${plural(beyond, "trial")} beyond the edge.` : ""} Click a trial to start from it.${isForecast ? ` ${FORECAST}` : ""}${key === "penalty" && now().target ? ` Penalties of trials are those for ${run.target}, that of this candidate is for ${now().target}.` : ""}` }));
+    $("plot").setAttribute("aria-label", `${points.length} trials by expected drop and ${key === "penalty" ? "penalty" : "file size"}; this candidate at ${key === "penalty" ? show.penalty(answer.penalty) : show.size(answer.size_bytes)} and ${show.drop(answer.drop)}.${isForecast ? ` ${FORECAST}` : ""} "Start from" lists the front.`);
     if (!("listens" in $("plot").dataset)) {
       $("plot").dataset.listens = "";
       $("plot").on("plotly_click", (event) => { const id = event.points[0].customdata; if (id) step(fresh(id, now().target)); });
@@ -487,7 +488,7 @@
       return el("li", {}, el("button", {
         type: "button", className: `move ${kindOf(m.state)}`, onclick: () => { preview([], ""); decide(m.nodes.map((name) => run.nodes.findIndex((n) => n.name === name)), m.state); },
         onmouseenter: () => preview(m.nodes, m.state), onmouseleave: () => preview([], ""), onfocus: () => preview(m.nodes, m.state), onblur: () => preview([], ""),
-      }, el("i", { className: "chip" }), el("span", { className: "what" }, el("b", { textContent: names[0].op }), ` to ${m.state}`, el("span", { className: "nodename", textContent: ` ${names[0].short}${names.length > 1 ? ` and ${names.length - 1} more` : ""}` })), el("span", { className: "brings" }, gap("drop", m.more_drop, 0, show.drop), gap("penalty", m.penalty, answer.penalty, show.penalty), gap("size", m.size_bytes, answer.size_bytes, show.size))));
+      }, el("i", { className: "chip" }), el("span", { className: "what" }, el("b", { textContent: names[0].op }), ` to ${m.state}`, el("span", { className: "nodename", textContent: ` ${names[0].short}${names.length > 1 ? ` and ${names.length - 1} more` : ""}` })), el("span", { className: "brings" }, gap("drop", m.more_drop, 0, show.drop), gap("penalty", m.more_penalty, 0, show.penalty), gap("size", m.more_bytes, 0, show.size))));
     });
     $("moves").replaceChildren(...(rows.length ? rows : [el("li", { className: "empty", textContent: `No single change lowers ${{ drop: "the expected drop", penalty: "the penalty", size: "the size" }[state.goal]}.` })]));
   }
