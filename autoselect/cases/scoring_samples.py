@@ -230,7 +230,7 @@ def refuse_untouched(graph: Graph, outputs: tuple[TensorSpec, ...], metric: Metr
     others = [spec.key for spec in in_source_order(outputs) if spec.key not in untouched]
     raise UsageError(
         f"Output {scored.key!r} is {what}, which no op computes: its score is the same whatever is quantized. "
-        f"Choose another output with --output-name: {', '.join(others) or 'this model has none'}."
+        + (f"Choose another output with --output-name: {', '.join(others)}." if others else "It has no other output.")
     )
 
 

@@ -85,7 +85,7 @@ def reported(*, debug: bool) -> Iterator[None]:
     except (typer.Exit, typer.BadParameter):
         raise  # Typer tells of them.
     except BrokenPipeError as exc:  # Who read the output has closed it, as `head` does.
-        _write_to_nobody()
+        write_to_nobody()
         raise typer.Exit(128 + signal.SIGPIPE) from exc  # As a shell has it of a program that the signal ends.
     except AutoselectError as exc:
         _complain(f"Error: {exc}", debug=debug)
@@ -107,7 +107,7 @@ _OF_THE_MACHINE = (*_RIGHTS, *_ROOM, errno.EMFILE, errno.ENFILE, errno.EIO)
 """What the system refuses, whatever the program does; the last ones are too many files at once, and a broken disk."""
 
 
-def _write_to_nobody() -> None:
+def write_to_nobody() -> None:
     """Let what is still to be written to the standard streams vanish, at the end of the process, too."""
     nobody = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
@@ -123,9 +123,12 @@ def _unexpected(exc: Exception, *, debug: bool) -> typer.Exit:
 
 
 def _complain(message: str, *, debug: bool) -> None:
-    if debug:
-        traceback.print_exc()
-    _say(err(), message, style="red")
+    try:
+        if debug:
+            traceback.print_exc()
+        _say(err(), message, style="red")
+    except BrokenPipeError:  # The exit code still tells.
+        write_to_nobody()
 
 
 def _say(console: Console, message: str, style: str | None = None) -> None:
@@ -233,13 +236,28 @@ class _LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno < logging.WARNING:
-            self._console.print(record.getMessage(), style="dim", markup=False, soft_wrap=True)
+            with contextlib.suppress(OSError):  # Nobody reads it any more.
+                self._console.print(record.getMessage(), style="dim", markup=False, soft_wrap=True)
 
 
 def _bars(console: Console) -> Progress:
     text, note = TextColumn("{task.description}"), TextColumn("{task.fields[note]}", style="dim")
     bar = BarColumn(bar_width=8)
     return Progress(SpinnerColumn(finished_text="✓"), text, bar, Count(), Time(), note, console=console)
+
+
+def _lasting(listener: Listener) -> Listener:
+    """The listener until it fails to write, because nobody reads or a disk is full; then nobody."""
+    heard = [listener]
+
+    def tell(event: Event) -> None:
+        try:
+            for one in heard:
+                one(event)
+        except OSError:
+            heard.clear()
+
+    return tell
 
 
 class Watcher:
@@ -249,19 +267,14 @@ class Watcher:
         self.warned: set[str] = set()
         self._console = console
         self._progress = progress
-        self._also = also
+        self._shown, self._also = _lasting(self._show), _lasting(also)
         self._stage: TaskID | None = None
         self._tally = Tally()
-        self._is_read = True
 
     def __call__(self, event: Event) -> None:
-        """Take one event; none is shown any more once nobody reads them, and the search goes on."""
-        if not self._is_read:
-            return
-        try:
-            self._show(event)
-        except BrokenPipeError:
-            self._is_read = False
+        """Take one event; a stream that cannot be written to gets no more of them, and the search goes on."""
+        self._shown(event)
+        self._also(event)
 
     def _show(self, event: Event) -> None:
         if isinstance(event, Warned):
@@ -279,7 +292,6 @@ class Watcher:
             _say(self._console, f"Note: {event.message}")
         elif self._stage is not None:
             self._progress.advance(self._stage)
-        self._also(event)
 
     def _warn(self, message: str) -> None:
         if message in self.warned:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from autoselect.cli.console import out, print_lines, warn
+from autoselect.cli.console import out, print_lines, warn, write_to_nobody
 from autoselect.cli.options import command_line
 from autoselect.errors import EXIT_INTERRUPTED, EXIT_NOTHING_FEASIBLE
 from autoselect.report.tables import chip_results, result_lines
@@ -36,14 +36,20 @@ def finish(run: Run, *, as_json: bool, warned: Collection[str]) -> None:
     Raises:
         typer.Exit: With 0, 10 where nothing met the limits, or 130 where the search was interrupted.
     """
-    for message in run.summary.get("warnings") or []:
-        if message not in warned:
-            warn(str(message))
-    if as_json:
-        print(json.dumps(plain({"event": "result", **run_as_json(run)}), allow_nan=False))
-    else:
-        print_run(run)
-    raise typer.Exit(_EXIT_CODES.get(run.status, 0))
+    code = _EXIT_CODES.get(run.status, 0)
+    try:
+        for message in run.summary.get("warnings") or []:
+            if message not in warned:
+                warn(str(message))
+        if as_json:
+            print(json.dumps(plain({"event": "result", **run_as_json(run)}), allow_nan=False))
+        else:
+            print_run(run)
+    except BrokenPipeError:
+        if not code:
+            raise
+        write_to_nobody()
+    raise typer.Exit(code)
 
 
 def run_as_json(run: Run) -> dict[str, Any]:

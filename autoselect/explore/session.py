@@ -276,7 +276,7 @@ class Session:
                 "size_bytes": move.size_bytes,
                 "more_bytes": move.more_bytes,
                 "drop": move.drop,
-                "more_drop": move.more_drop,
+                "more_drop": move.guessed_more,
                 "drop_low": move.drop_low,
                 "drop_high": move.drop_high,
                 "says": _says(move, answer),
@@ -302,11 +302,11 @@ def _pieces(graph: Graph, pieces: Pieces) -> list[int | None]:
 def _says(move: Move, answer: WhatIf) -> str:
     """What a step costs and saves, in words."""
     parts = [f"penalty {_changed(move.more_penalty, format_penalty)}", f"size {_changed(move.more_bytes, format_size)}"]
-    if move.drop is None or move.more_drop is None:
+    if move.drop is None or move.guessed_more is None:
         parts.append("nobody knows what it loses")
     else:
-        more = amount(move.more_drop, answer.metric)
-        side = "more" if move.more_drop > 0.0 else "less"
+        more = amount(move.guessed_more, answer.metric)
+        side = "more" if move.guessed_more > 0.0 else "less"
         parts.append(f"it probably {lost(move.drop, answer.metric)}, {more} {side} than now")
     return ", ".join(parts)
 

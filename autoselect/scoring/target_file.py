@@ -105,7 +105,8 @@ def _known_op(name: str) -> str:
 
 def _known_type(name: str) -> str:
     if name not in fb.TENSOR_DTYPES.values():
-        raise ValueError(f"there is no type {name!r} of tensors.{did_you_mean(name, fb.TENSOR_DTYPES.values())}")
+        meant = did_you_mean(name, fb.TENSOR_DTYPES.values()).strip()
+        raise ValueError(f"there is no type {name!r} of tensors{meant and f' ({meant})'}")
     return name
 
 
@@ -229,18 +230,24 @@ def _refuse_unread(section: str, block: Mapping[str, str]) -> None:
     for said, value in block.items():
         where, key = f"[{section}] of the file of config: {said}", _KEYS.get(said.lower())
         if key is None:
-            raise ValueError(f"{where} is no key that Vela reads.{did_you_mean(said, _WISHED)}")
+            meant = did_you_mean(said, _WISHED).strip()
+            raise ValueError(f"{where} is no key that Vela reads{meant and f' ({meant})'}")
         wished = _WISHED[key]
         if isinstance(wished, tuple):
             if value not in wished:
                 raise ValueError(f"{where}={value}: expected one of {', '.join(wished)}")
             continue
-        try:
-            is_number = math.isfinite(number := wished(value)) and number >= 0 and (number > 0 or wished is int)
-        except ValueError:
-            is_number = False
-        if not is_number:
-            raise ValueError(f"{where}={value}: expected a {'whole ' if wished is int else 'positive '}number")
+        number = _number(value, wished)
+        if number is None or not math.isfinite(number) or number < 0 or (number == 0 and wished is float):
+            expected = "positive number" if wished is float else "whole number of 0 or more"
+            raise ValueError(f"{where}={value}: expected a {expected}")
+
+
+def _number(text: str, kind: Callable[[str], float]) -> float | None:
+    try:
+        return kind(text)
+    except ValueError:
+        return None
 
 
 class _LitertPlugin(_Strict):
@@ -394,10 +401,13 @@ def _with_text_of_config(content: dict[str, Any], name_or_path: str) -> dict[str
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """A table with what another one says, and what it says itself in place of that.
 
-    An op for which it has a cost of a multiply-accumulate waits for weights only if it says that itself.
+    An op for which it has a cost of a multiply-accumulate waits for weights only if it says that itself. A processor of
+    another name lacks only the types of which it says so.
     """
     tables = {k: _merged(base[k], v) for k, v in own.items() if isinstance(v, dict) and isinstance(base.get(k), dict)}
     found = {**base, **own, **tables}
+    if "lacks_types" in base and own.get("name", base.get("name")) != base.get("name"):
+        found["lacks_types"] = own.get("lacks_types", {})
     products, weights = own.get("per_mac_of"), base.get("per_weight_of")
     if isinstance(products, dict) and isinstance(weights, dict) and isinstance(own.get("per_weight_of", {}), dict):
         kept = {op: cost for op, cost in weights.items() if op not in products}

@@ -108,11 +108,12 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         settings = settled.settings
         float_model = references.float_reference(case, pool, settings, clock)
         # It refuses a search in which no model could be recommended.
-        references.yardstick_of(float_model, request.metric_name, request.direction, settings)
+        yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, settings)
         max_drop = settings.constraints.max_drop
         references.refuse_impossible_gain(float_model, request.metric_name, request.direction, max_drop)
         remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
-        remarks += references.unsteady(float_model, request.metric_name, settings, case.files.root, pool)
+        seconds = settings.trial_timeout
+        remarks += references.unsteady(yardstick, request.metric_name, case.files.root, pool, seconds)
         told = warned(case, (*remarks, *references.clipping_of(case.files.root, pool, settings)), clock)
         ends = reader.read_interface(case.files.float_model.read_bytes())
         question = "" if settings.feedback else question_of(ends)

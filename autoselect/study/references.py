@@ -92,26 +92,32 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
     )
 
 
-def unsteady(float_model: Reference, metric: str, settings: Settled, root: Path, pool: Workers) -> tuple[str, ...]:
+def unsteady(yardstick: Yardstick, metric: str, root: Path, pool: Workers, seconds: float) -> tuple[str, ...]:
     """A warning if a user's metric gives other scores for the same outputs.
 
+    Args:
+        yardstick: With the allowed drop.
+        metric: Its name.
+        root: The case.
+        pool: Where it is asked.
+        seconds: What that may take. If it takes longer, nobody knows.
+
     Raises:
-        MetricError: If they differ by more than the allowed drop: no score says anything then.
+        MetricError: If they differ by more than the allowed drop and the usual one: no score says anything then.
     """
     try:
-        again = pool.call(evidence_jobs.scores_again, root, timeout_seconds=settings.trial_timeout)
+        scores = pool.call(evidence_jobs.scores_again, root, timeout_seconds=seconds)
     except TrialError:
         return ()
-    scores = float_model.metric, *again
-    low, high = min(scores), max(scores)
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
     if _is_same(low, high):
         return ()
     message = (
         f"The metric {metric!r} gives {low:.6g} to {high:.6g} for the same outputs of the float model: it hangs on "
         "something beside its arguments, such as a count of its calls, or random numbers."
     )
-    limit = settings.constraints.max_drop
-    if high - low > max(default_drop(metric, float_model.metric) if limit is None else limit, 0.0):
+    usual = default_drop(metric, yardstick.float_score)
+    if 0.0 < max(yardstick.allowed_drop, usual) < high - low:
         raise MetricError(f"{message} Make it a function of its arguments alone.")
     return (f"{message} Bounds and intervals do not count that.",)
 

@@ -71,15 +71,15 @@ def _begin(request: Request, folder: RunFolder, case: Case, space: BoundSpace, p
     write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
     case = _repeating(case, request.settings, pool, clock)
     float_model = references.float_reference(case, pool, request.settings, clock)
-    unsteady = references.unsteady(float_model, request.metric_name, request.settings, case.files.root, pool)
-    case = warned(case, unsteady, clock)
     note(float_model=asdict(float_model), warnings=list(case.warnings))
     # It refuses a search in which no model could be recommended.
-    references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
+    yardstick = references.yardstick_of(float_model, request.metric_name, request.direction, request.settings)
     references.refuse_impossible_gain(
         float_model, request.metric_name, request.direction, request.settings.constraints.max_drop
     )
-    settled = {"settings": request.kept(), "search_space": space_hash(space)}
+    root, seconds = case.files.root, request.settings.trial_timeout
+    case = warned(case, references.unsteady(yardstick, request.metric_name, root, pool, seconds), clock)
+    settled = {"settings": request.kept(), "search_space": space_hash(space), "warnings": list(case.warnings)}
     folder.write_manifest({**manifest, **settled})
     return search(request, folder, case, space, float_model, pool, clock)
 

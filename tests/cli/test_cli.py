@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import logging
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import typer
 from reviewing import Reviewed
 from typer.testing import CliRunner
 
@@ -27,6 +29,7 @@ from autoselect.cases.events import STAGES, StageStarted, StepFinished, TrialFin
 from autoselect.cli import options
 from autoselect.cli.console import Watcher, watching
 from autoselect.cli.main import app
+from autoselect.cli.results import finish
 from autoselect.embedded import model_path
 from autoselect.runs.run import Run
 from autoselect.runs.typed_command import TYPED
@@ -727,7 +730,33 @@ def test_a_search_goes_on_once_nobody_reads_how_far_it_is() -> None:
             watcher(StageStarted(stage=stage))
         watcher(Warned(message="heard by nobody"))
     assert stream.getvalue().strip() == STAGES["calibrate"]
-    assert stream.left == -1
+    assert stream.left == -2  # One try for warnings, and one for stages.
+
+
+def test_a_stream_that_nobody_reads_silences_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with watching(Unread(0), as_json=True) as watcher:
+        watcher(Warned(message="heard by nobody"))
+        watcher(StageStarted(stage="trials"))
+    assert [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()] == ["warning", "stage"]
+
+
+def test_a_log_that_nobody_reads_is_no_bug() -> None:
+    with watching(Unread(0), verbose=True) as watcher:
+        logging.getLogger("autoselect").info("heard by nobody")
+        watcher(StageStarted(stage="trials"))
+
+
+@pytest.mark.parametrize("status", ["complete", "interrupted"])
+def test_who_reads_no_more_learns_the_status_all_the_same(
+    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silenced = []
+    monkeypatch.setattr(sys, "stdout", Unread(0))
+    monkeypatch.setattr("autoselect.cli.results.write_to_nobody", lambda: silenced.append(True))
+    with pytest.raises(typer.Exit if status == "interrupted" else BrokenPipeError) as caught:
+        finish(made_run(tmp_path, status=status), as_json=True, warned=())
+    if status == "interrupted":
+        assert (caught.value.exit_code, silenced) == (errors.EXIT_INTERRUPTED, [True])
 
 
 @pytest.mark.parametrize("closed", [0, 1, 2])

@@ -367,3 +367,24 @@ def test_the_hash_of_a_profile_that_extends_another_is_that_of_both(tmp_path: Pa
 def test_a_chips_own_memory_is_read_and_may_be_missing() -> None:
     memories = [read_target(name).memory for name in ("qualcomm-sm8750", "qualcomm-sm8350", "tflm")]
     assert memories == [Memory(size_bytes=size << 20, block=(8, 8, 32)) for size in (8, 4)] + [None]
+
+
+@pytest.mark.parametrize(
+    ("host", "lacking"),
+    [
+        ("", {"int64", "uint8"}),
+        ('[host]\nname = "TensorFlow Lite Micro"\n', {"int64", "uint8"}),
+        ('[host]\nname = "LiteRT"\n', set()),
+        ('[host]\nname = "LiteRT"\nlacks_types = { CAST = ["bool"] }\n', {"bool"}),
+        ("[host]\nlacks_types = { CAST = [] }\n", set()),
+    ],
+)
+def test_a_host_of_another_name_lacks_only_what_is_said(host: str, lacking: set[str], tmp_path: Path) -> None:
+    found = read_target(own(tmp_path, f'extends = "ethos-u55-128"\n{host}'))
+    assert found.host.lacks_types.get("CAST", frozenset()) == lacking
+
+
+def test_a_type_that_there_is_not_is_told(tmp_path: Path) -> None:
+    text = 'extends = "tflm"\n[host]\nlacks_types = { CAST = ["uint9"] }\n'
+    with pytest.raises(UsageError, match=r"lacks_types\..*'uint9' .*'uint8'"):
+        read_target(own(tmp_path, text))

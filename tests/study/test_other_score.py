@@ -43,25 +43,28 @@ def test_a_float_model_that_scores_otherwise_is_told(
 
 
 @pytest.mark.parametrize(
-    ("again", "max_drop", "expected"),
+    ("again", "float_score", "allowed", "expected"),
     [
-        ((), None, SAME),
-        ((0.9, 0.9), None, SAME),
-        ((0.9, 0.905), None, WARNED),
-        ((0.905, 0.905), None, WARNED),
-        ((0.9, 0.905), 0.001, REFUSED),
-        ((0.9, 0.88), None, REFUSED),
-        (ScoreError("it cannot be run"), None, SAME),
+        ((), 0.9, 0.009, SAME),
+        ((0.9, 0.9), 0.9, 0.009, SAME),
+        ((0.9, 0.905), 0.9, 0.009, WARNED),
+        ((0.9, 0.90001), 0.9, 0.0, WARNED),
+        ((0.9, 0.92), 0.9, 0.4, WARNED),
+        ((0.9, 0.88), 0.9, 0.009, REFUSED),
+        ((0.0, 1e-12), 0.0, 0.0, WARNED),
+        (ScoreError("it cannot be run"), 0.9, 0.009, SAME),
     ],
 )
-def test_a_metric_that_gives_other_scores_each_time_is_told(again: Any, max_drop: float | None, expected: str) -> None:
+def test_a_metric_that_gives_other_scores_each_time_is_told(
+    again: Any, float_score: float, allowed: float, expected: str
+) -> None:
     def call(*_: Any, **__: Any) -> Any:
         if isinstance(again, Exception):
             raise again
         return again
 
-    pool, float_model = SimpleNamespace(call=call), SimpleNamespace(metric=0.9)
-    asked: Any = float_model, "mine", settled(max_drop=max_drop), Path(), pool
+    pool, yardstick = SimpleNamespace(call=call), SimpleNamespace(float_score=float_score, allowed_drop=allowed)
+    asked: Any = yardstick, "mine", Path(), pool, 60.0
     if expected == REFUSED:
         with pytest.raises(MetricError):
             unsteady(*asked)

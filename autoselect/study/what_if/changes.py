@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.layers import LayerTable
@@ -115,7 +116,7 @@ def moved(
 
 
 def _texts(given: Texts) -> tuple[str, ...]:
-    texts = (given,) if isinstance(given, str) else tuple(given)
+    texts: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given)
     if odd := [text for text in texts if not isinstance(text, str)]:
         raise UsageError(
             f"Expected names of nodes, op types or repairs, got {odd[0]!r}. layer_statistics.csv has names."
