@@ -143,7 +143,7 @@ def test_a_compilers_penalty_and_a_forecast_are_not_compared(
 
     monkeypatch.setattr(Tried, "compiled", compiled)
     with autoselect.load_run(explored).explore(browser=False) as here, window(browser, here.url) as page:
-        assert "is a forecast" not in page.inner_text("#plot-legend")
+        assert "forecast" not in page.inner_text("#plot-legend")
         page.locator("label:has(input[value=penalty])").last.click()
         settled(page)
         with Asked(here.url) as asked:
@@ -155,8 +155,8 @@ def test_a_compilers_penalty_and_a_forecast_are_not_compared(
             unscored = next(i for i, m in enumerate(moves) if not asked.ask(**{m["state"]: m["nodes"]})["compiled"])
         page.locator("#moves button").nth(unscored).click()
         settled(page)
-        assert "is a forecast" in page.inner_text("#plot-legend")
-        assert "is a forecast" in str(page.get_attribute("#plot", "aria-label"))
+        assert "forecast" in page.inner_text("#plot-legend")
+        assert "forecast" in str(page.get_attribute("#plot", "aria-label"))
 
 
 def test_the_cheapest_change_is_seen_before_it_is_made(page: Page, run: Run, server: Asked) -> None:
