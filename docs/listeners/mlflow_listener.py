@@ -5,9 +5,13 @@ with mlflow.start_run():
     mlflow.log_artifacts(run.directory)
 """
 
+import itertools
+
 import mlflow
 
 from autoselect import events
+
+numbers = itertools.count(1)
 
 
 def mlflow_listener(event: events.Event) -> None:
@@ -17,4 +21,4 @@ def mlflow_listener(event: events.Event) -> None:
     elif isinstance(event, events.StageStarted):
         mlflow.set_tag("stage", event.stage)
     elif isinstance(event, events.Warned):
-        mlflow.set_tag("warning", event.message)
+        mlflow.set_tag(f"warning {next(numbers)}", event.message)

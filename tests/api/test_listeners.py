@@ -128,7 +128,7 @@ def test_the_mlflow_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     for event in SEARCH:
         listener(event)
     assert metrics == [(3, {"score": 0.9, "drop": 0.01, "size_bytes": 500.0, "penalty": 2.0})]
-    assert tags == [("stage", "calibrate"), ("stage", "trials"), ("warning", "few samples"), ("stage", "heldout")]
+    assert tags == [("stage", "calibrate"), ("stage", "trials"), ("warning 1", "few samples"), ("stage", "heldout")]
 
 
 def test_the_wandb_listener() -> None:
