@@ -32,7 +32,7 @@ SURE = certainty.Confidence(
     id="aaaaaaaaaa", certified=True, bound=0.008, least_bound=0.007, samples_needed=400, resampled=0.83
 )
 UNSURE = replace(SURE, certified=False, bound=0.03, least_bound=0.025, samples_needed=1100, chance_to_break=0.23)
-OTHER = certainty.Alternative(id="c" * 10, expected=0.009, bound=0.031, left_ops=1, penalty=4.0)
+OTHER = certainty.Alternative(id="c" * 10, expected=0.009, bound=0.031, left_ops=1, penalty=4.0, saved=0.179)
 BLIND = replace(
     SURE,
     certified=False,

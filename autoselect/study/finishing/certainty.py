@@ -56,6 +56,7 @@ class Alternative:
         left_ops: Ops of it that the accelerator does not run.
         penalty: Its penalty.
         certified: Whether its own samples prove that it keeps the limit.
+        saved: Share of the recommended member's penalty that it saves; negative if it costs more.
     """
 
     id: str
@@ -64,10 +65,11 @@ class Alternative:
     left_ops: int
     penalty: float
     certified: bool = False
+    saved: float = 0.0
 
     @classmethod
-    def of(cls, standing: Standing, rule: Rule) -> Alternative:
-        """The member of this standing."""
+    def of(cls, standing: Standing, rule: Rule, chosen: Standing) -> Alternative:
+        """The member of this standing, beside the recommended one."""
         return cls(
             id=standing.id,
             expected=standing.drop,
@@ -75,6 +77,7 @@ class Alternative:
             left_ops=standing.left_ops,
             penalty=standing.penalty,
             certified=rule.certifies(standing),
+            saved=1.0 - standing.penalty / chosen.penalty if chosen.penalty else 0.0,
         )
 
 
@@ -309,8 +312,8 @@ def confidence_of(
         resampled_penalties=penalties,
         expected=chosen.drop,
         chance_to_break=rule.chance_to_break(chosen) if chosen.is_bounded else math.nan,
-        surer=None if rule.certifies(chosen) or surest is chosen else Alternative.of(surest, rule),
-        cheaper=Alternative.of(cheapest, rule) if chosen.is_bounded and is_cheaper else None,
+        surer=None if rule.certifies(chosen) or surest is chosen else Alternative.of(surest, rule, chosen),
+        cheaper=Alternative.of(cheapest, rule, chosen) if chosen.is_bounded and is_cheaper else None,
         unknown=None if chosen.is_bounded else unknown.get(chosen.id, Unknown.UNDEFINED),
         not_resampled=failure,
         float_is_better=rule.chance_to_break(chosen) > 0.5 and rule.cost(chosen) > rule.price_of_float,

@@ -368,17 +368,20 @@ def _surer(found: Findings, surer: Alternative) -> str:
 def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> str:
     """A member that costs less; what speaks for the recommended one if that member is proven, too."""
     ops, most = found.strays(cheaper.left_ops), lost_at_most(cheaper.bound, found.metric)
+    share = f"{100.0 * cheaper.saved:.2g} %" if cheaper.saved >= 0.001 else "hardly"
+    less = f"{found.costs} {share} less"
     if cheaper.bound <= confidence.bound:
         return (
-            f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and with 95 % confidence it {most}, "
+            f" Cheaper is {cheaper.id}, with {ops}: it {less}, and with 95 % confidence it {most}, "
             "no worse a bound. The rule puts it behind the recommended model for its size, closeness or expected drop."
         )
     if confidence.certified and cheaper.certified:
         return (
-            f" Cheaper is {cheaper.id}, with {ops}: it {found.costs} less, and it is proven to keep the limit, too: "
-            f"with 95 % confidence it {most}. By the rule, that saving is too small for its chance to break the limit."
+            f" Cheaper is {cheaper.id}, with {ops}: it {less}, and it is proven to keep the limit, too: "
+            f"with 95 % confidence it {most}. By the rule, that saving is too small for its chance to break the limit; "
+            "a lower --break-price weighs it more."
         )
     return (
-        f" If less proof will do: {cheaper.id}, with {ops}, {found.costs} less and is expected to keep the limit too; "
+        f" If less proof will do: {cheaper.id}, with {ops}, {less} and is expected to keep the limit too; "
         f"with 95 % confidence it {most}."
     )
