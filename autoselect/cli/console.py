@@ -57,7 +57,7 @@ class Written(Console):
     """A console that leaves it to others what happens if nobody reads it; rich's own ends the process."""
 
     def on_broken_pipe(self) -> None:
-        """Say so."""
+        """Raise the error again that rich has caught."""
         raise BrokenPipeError("nobody reads the output any more")
 
 

@@ -109,11 +109,9 @@ def print_limits(table: pd.DataFrame, metric: str) -> None:
     if any("(" in row[first] for row in rows):
         print_lines(["", "In brackets: nine in ten resamples of the search samples recommend a penalty between these."])
     if any("×" in row[first] for row in rows):
-        cost = (
-            "× the best: the expected cost of one model for all targets, where it fares worst. The price of breaking "
-        )
-        cost += "the limit is part of it. What-if tells penalties: autoselect what-if RUN --from MODEL --target TARGET."
-        print_lines(["", cost])
+        ratio = "× the best: expected cost of one model for all targets, breaking the limit included, at the worst one."
+        penalties = "Penalties: autoselect what-if RUN --from MODEL --target TARGET."
+        print_lines(["", ratio, penalties])
 
 
 def _note(run: Run) -> str:
