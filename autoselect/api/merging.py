@@ -201,7 +201,7 @@ def _other_scores(first: Run, other: Run) -> str:
 
 
 def _unlike(first: Run, other: Run) -> str | None:
-    """What to say if two runs score another output or leave out another label; None if they do not."""
+    """A sentence if two runs differ in the output that is scored or in the label that is left out; None if not."""
     for key, what, usual in (("output_name", "output", "the first one"), ("ignore_label", "label left out", "none")):
         said_of = [(run.manifest.get("settings") or {}).get(key) for run in (first, other)]
         if said_of[0] != said_of[1]:

@@ -170,7 +170,7 @@ def blind_score(root: Path) -> float | None:
 
 
 def scores_again(root: Path) -> tuple[float, ...]:
-    """What a user's metric says of the float model's outputs for the search samples, asked twice; else empty."""
+    """Scores of the float model on all search samples by two calls of a user's metric; none with any other metric."""
     case = open_case(root)
     metric = case.scoring.metric
     if metric is None or not metric.is_costly:

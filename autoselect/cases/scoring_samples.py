@@ -213,9 +213,9 @@ def refuse_untouched(graph: Graph, outputs: tuple[TensorSpec, ...], metric: Metr
     """Refuse to score an output that no op computes: it is the same whatever is quantized.
 
     Args:
-        graph: The float model's.
-        outputs: Its outputs, in its order.
-        metric: By which candidates are scored.
+        graph: Of the float model.
+        outputs: Outputs of the float model, in the graph's order.
+        metric: Says which output is scored; the first one if it says nothing.
 
     Raises:
         UsageError: If the output is an input of the model, or a constant.

@@ -108,7 +108,7 @@ _OF_THE_MACHINE = (*_RIGHTS, *_ROOM, errno.EMFILE, errno.ENFILE, errno.EIO)
 
 
 def write_to_nobody() -> None:
-    """Let what is still to be written to the standard streams vanish, at the end of the process, too."""
+    """Redirect stdout and stderr to the null device, so that neither a later write fails nor the flush at exit."""
     nobody = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # It is no file.
@@ -247,7 +247,7 @@ def _bars(console: Console) -> Progress:
 
 
 def _lasting(listener: Listener) -> Listener:
-    """The listener until it fails to write, because nobody reads or a disk is full; then nobody."""
+    """Pass events on until the first failure to write, because nobody reads or a disk is full; drop later events."""
     heard = [listener]
 
     def tell(event: Event) -> None:

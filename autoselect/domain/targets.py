@@ -97,7 +97,8 @@ class Processor:
         max_rank: Largest count of dimensions of a tensor; None where there is no limit.
         max_stride: Largest step of a kernel over height and width; None where there is no limit.
         any_stride: Op types that take any step where they neither pad nor dilate.
-        lacks_types: By op type, types of inputs and outputs, constants apart, that its kernels do not take.
+        lacks_types: By op type, the data types that its kernels take neither as an input nor as an output. Constant
+            inputs do not count.
     """
 
     name: str

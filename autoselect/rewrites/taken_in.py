@@ -20,7 +20,7 @@ def _forget_metadata(model: fb.Model) -> list[Metadata]:
 
 
 def _name_anew(model: fb.Model) -> list[fb.Tensor]:
-    """Write the names of tensors that are no UTF-8 as far as they can be read: the quantizer takes no others."""
+    """Replace what is no UTF-8 in names of tensors, which TensorFlow's quantizer refuses; returns these tensors."""
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors or []]
     odd = [tensor for tensor in tensors if fb.tensor_name(tensor).encode() != (tensor.name or b"")]
     for tensor in odd:

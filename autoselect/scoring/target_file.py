@@ -222,10 +222,10 @@ _KEYS = {key.lower(): key for key in _WISHED}
 
 
 def _refuse_unread(section: str, block: Mapping[str, str]) -> None:
-    """Refuse a key that Vela passes over, and a value that it ends with an exception at.
+    """Refuse a key that Vela does not read, and a value that makes Vela end with an exception.
 
     Raises:
-        ValueError: Which one, and what is expected.
+        ValueError: With the key, and what Vela expects.
     """
     for said, value in block.items():
         where, key = f"[{section}] of the file of config: {said}", _KEYS.get(said.lower())

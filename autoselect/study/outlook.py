@@ -230,9 +230,10 @@ def _trials(wholes: Sequence[_Whole], count: int, full: int, case: Case, setting
 
 
 def _emulating(wholes: Sequence[_Whole], case: Case, settings: Settled, pool: Workers) -> float:
-    """Seconds in which one member runs on the emulations of the target's chips; 0 if none is emulated.
+    """Seconds in which one member runs on the emulations of all chips of the target; 0 if no chip is emulated.
 
-    An emulation in 16 bits may take many times as long as one in 8, so the mean over the whole models counts.
+    An emulation in 16 bits may take many times as long as one in 8 bits. So for each chip the mean over the all-integer
+    model and the all-16-bit one is taken.
     """
     if settings.emulation == "none":
         return 0.0

@@ -93,17 +93,21 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
 
 
 def unsteady(yardstick: Yardstick, metric: str, root: Path, pool: Workers, seconds: float) -> tuple[str, ...]:
-    """A warning if a user's metric gives other scores for the same outputs.
+    """Warn if a user's metric gives different scores for the same outputs of the float model.
 
     Args:
-        yardstick: With the allowed drop.
-        metric: Its name.
-        root: The case.
-        pool: Where it is asked.
-        seconds: What that may take. If it takes longer, nobody knows.
+        yardstick: With the allowed drop, in the metric's units.
+        metric: Name of the metric.
+        root: The case's folder.
+        pool: A worker of it calls the metric twice.
+        seconds: Time limit of both calls together. If they take longer, there is no warning.
+
+    Returns:
+        One warning, or none.
 
     Raises:
-        MetricError: If they differ by more than the allowed drop and the usual one: no score says anything then.
+        MetricError: If the scores differ by more than the allowed drop, and by more than the drop that a search allows
+            by default: no score says anything then.
     """
     try:
         scores = pool.call(evidence_jobs.scores_again, root, timeout_seconds=seconds)
@@ -123,7 +127,7 @@ def unsteady(yardstick: Yardstick, metric: str, root: Path, pool: Workers, secon
 
 
 def _is_same(score: float, other: float) -> bool:
-    """Whether two scores differ by no more than another kind of processor makes them."""
+    """Whether two scores differ by at most a millionth of them, as they may on another kind of processor."""
     return math.isclose(score, other, rel_tol=1e-6)
 
 

@@ -56,7 +56,8 @@ class Alternative:
         left_ops: Ops of it that the accelerator does not run.
         penalty: Its penalty.
         certified: Whether its own samples prove that it keeps the limit.
-        saved: Share of the recommended member's penalty that it saves; negative if it costs more.
+        saved: Share of the recommended member's penalty that this member saves, at most 1; negative if it costs more,
+            and 0 if the recommended member costs nothing.
     """
 
     id: str
