@@ -78,7 +78,9 @@ def with_live(function: Callable[..., _Result]) -> Callable[..., _Result]:
 
 def explained(function: _Function, kind: type[SharedSettings] = SearchSettings) -> _Function:
     """Add what is declared of its settings to the arguments that the docstring of a function explains."""
-    text = inspect.getdoc(function) or ""
+    text = inspect.getdoc(function)
+    if text is None:  # Python was told to leave docstrings out (-OO).
+        return function
     before, after = re.split(r"^(?=Returns:|Raises:)", text, maxsplit=1, flags=re.MULTILINE)
     head, _, block = before.partition("Args:\n")
     own = {entry[1]: entry[0] for entry in re.finditer(r"^    (\w+):.*(?:\n {5}.*)*", block, flags=re.MULTILINE)}

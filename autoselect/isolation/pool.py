@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import multiprocessing.resource_tracker
 import os
 import signal
 import sys
@@ -20,11 +21,12 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import cloudpickle
+from loky.backend import resource_tracker
 from loky.backend.context import LokyContext
 from loky.backend.process import LokyProcess
 from pebble import ProcessExpired, ProcessPool
 
-from autoselect.errors import WorkerDied
+from autoselect.errors import StorageError, WorkerDied
 from autoselect.isolation import worker
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers, busy_with
 from autoselect.isolation.machine import steady_kernels
@@ -53,7 +55,7 @@ class _Context(LokyContext):  # type: ignore[misc]
         self._started: weakref.WeakSet[_Process] = weakref.WeakSet()
 
     def Process(self, *args: Any, **kwargs: Any) -> _Process:  # noqa: N802 - the name that multiprocessing gave it
-        process = _Process(*args, env=steady_kernels(), **kwargs)
+        process = _Process(*args, env={**worker.SAFE_PATH, **os.environ, **steady_kernels()}, **kwargs)
         self._started.add(process)
         return process
 
@@ -114,6 +116,7 @@ class WorkerPool:
         self._pool = self._build()
 
     def _build(self) -> ProcessPool:
+        _start_trackers()
         self._context = _Context()
         pool = ProcessPool(
             max_workers=self._workers,
@@ -290,8 +293,24 @@ class WorkerPool:
         self.close()
 
 
+def _start_trackers() -> None:
+    """Start the two helpers of Python's and loky's processes, which, too, import nothing from the working directory."""
+    added = {name: value for name, value in worker.SAFE_PATH.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        multiprocessing.resource_tracker.ensure_running()
+        resource_tracker.ensure_running()
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
 def _place(number: int, log: Path) -> worker.Place:
-    return worker.Place(number=number, log=str(log.absolute()), folder=os.getcwd(), path=tuple(sys.path))
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError as exc:
+        raise StorageError("The current folder was deleted. Change to one that is there.") from exc
+    return worker.Place(number=number, log=str(log.absolute()), folder=folder, path=tuple(sys.path))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

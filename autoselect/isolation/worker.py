@@ -34,6 +34,10 @@ _LIBRARY_SETTINGS = {
     "OMP_NUM_THREADS": "1",
 }
 
+SAFE_PATH = {"PYTHONSAFEPATH": "while a worker starts"}
+"""Environment variable by which a worker imports nothing from the working directory before it has the paths of its
+place: a file ``random.py`` there would stand in for Python's own. Python 3.10 does not read it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -79,6 +83,8 @@ def start(place: Place, warm_up: bytes | None) -> None:
     # Processes of a job's own begin as anywhere else: a child that is told the pool's own method dies at once.
     multiprocessing.set_start_method(None, force=True)
     os.environ.update({k: v for k, v in _LIBRARY_SETTINGS.items() if k not in os.environ})
+    if SAFE_PATH.items() <= os.environ.items():  # Programs that a job starts find what lies beside them.
+        del os.environ["PYTHONSAFEPATH"]
     _settle(place)
     if warm_up is not None:
         _to_warm_up.append(warm_up)

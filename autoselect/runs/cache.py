@@ -27,8 +27,18 @@ _UNDER_WAY = ".new-"
 
 
 def cache_directory() -> Path:
-    """Where the cache lies: ``AUTOSELECT_CACHE_DIR``, else the user's cache folder."""
-    return Path(os.environ.get("AUTOSELECT_CACHE_DIR") or platformdirs.user_cache_dir("autoselect"))
+    """Where the cache lies: ``AUTOSELECT_CACHE_DIR``, else the user's cache folder.
+
+    Raises:
+        StorageError: If the user has no home.
+    """
+    try:
+        return Path(os.environ.get("AUTOSELECT_CACHE_DIR") or platformdirs.user_cache_dir("autoselect"))
+    except RuntimeError as exc:
+        raise StorageError(
+            "The cache lies in the user's home, and this user has none. Name a folder in AUTOSELECT_CACHE_DIR, or keep "
+            "nothing with --no-cache (cache=False)."
+        ) from exc
 
 
 def why_unkept() -> str | None:

@@ -669,6 +669,12 @@ def test_python_m_autoselect() -> None:
     assert (done.returncode, done.stdout) == (0, f"autoselect {__version__}\n")
 
 
+def test_python_without_docstrings_searches_too() -> None:
+    code = "import autoselect\nprint(autoselect.search.__name__, autoselect.search.__doc__)"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "search None\n"), done.stderr
+
+
 def test_native_output_stays_off_stdout() -> None:
     code = (
         "import os, sys\nfrom autoselect.cli.console import results_only_on_stdout\n"

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from autoselect.cases.open_case import open_case
-from autoselect.errors import AutoselectError, JobFailed, ModelError, WorkerDied
+from autoselect.errors import AutoselectError, JobFailed, ModelError, StorageError, WorkerDied
 from autoselect.isolation.door import InTime
 from autoselect.isolation.pool import WorkerPool, is_shared, open_pool, result_of, shared
 from autoselect.isolation.worker import TOOK_TOO_LONG
@@ -212,6 +212,46 @@ def test_a_worker_ends_with_a_killed_parent_though_its_job_does_not(tmp_path: Pa
     while is_alive(worker):
         assert time.monotonic() < limit
         time.sleep(0.1)
+
+
+_STARTED_BESIDE = """
+import sys
+from pathlib import Path
+
+sys.path.remove("")  # As in a program of its own, such as `autoselect`: a script that is a word has the folder there.
+from autoselect.isolation.pool import WorkerPool
+
+
+def variable():
+    import os, random
+
+    return os.environ.get("PYTHONSAFEPATH"), random.__file__
+
+
+with WorkerPool(1, log=Path("worker.log")) as pool:
+    print(*pool.call(variable))
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older Pythons always import from the working directory first")
+def test_a_worker_starts_beside_files_that_are_named_like_modules_of_python(tmp_path: Path) -> None:
+    for name in ("random", "select", "queue"):
+        (tmp_path / f"{name}.py").write_text("")
+    run = subprocess.run(
+        [sys.executable, "-c", _STARTED_BESIDE], cwd=tmp_path, capture_output=True, check=False, timeout=120
+    )
+    variable, file = run.stdout.decode().split()
+    assert (run.returncode, variable, run.stderr) == (0, "None", b"")
+    assert Path(file).parent != tmp_path
+
+
+def test_a_folder_that_was_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(StorageError, match="deleted"):
+        WorkerPool(1, log=tmp_path / "worker.log")
 
 
 def is_alive(number: int) -> bool:

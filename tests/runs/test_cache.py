@@ -148,6 +148,16 @@ def test_the_folder_may_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert cache.cache_directory().name == "autoselect"
 
 
+def test_a_user_without_a_home_is_told_how_to_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(_: str) -> str:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.delenv("AUTOSELECT_CACHE_DIR", raising=False)
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", homeless)
+    with pytest.raises(StorageError, match="--no-cache"):
+        cache.cache_directory()
+
+
 def test_an_entry_is_not_evicted_while_it_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process makes room just while this one copies: it waits, and the entry then is the one used last."""
     monkeypatch.setattr(cache, "MAX_ENTRIES", 1)
