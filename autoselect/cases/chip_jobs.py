@@ -23,6 +23,7 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case, read_seen
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph, OpKind, seen_by
+from autoselect.domain.host_work import HostWork, host_works
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import EXACT, SIXTEEN, fields_of
@@ -38,6 +39,7 @@ from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.paired import paired_drop
 from autoselect.scoring.target_penalty import on_target
 from autoselect.tflite.runner import Outputs, Running
+from autoselect.tflite.tflite_file import TfliteFile
 
 INTEGER, HYBRID = OpKind.INTEGER.value, OpKind.HYBRID.value
 MIXES = 12
@@ -58,6 +60,15 @@ class ChipReply:
 
     fragmentation: dict[str, Any]
     compiled: dict[str, Any]
+
+
+def host_works_of(root: Path, sha256: str, target: Target) -> list[HostWork]:
+    """What of a candidate each chip without a compiler leaves to its host.
+
+    Raises:
+        ModelError: If the file is no TFLite file.
+    """
+    return host_works(TfliteFile(open_case(root).files.candidate(sha256).read_bytes()).graph, target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

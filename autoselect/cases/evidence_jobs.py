@@ -165,8 +165,10 @@ def blind_score(root: Path) -> float | None:
     if answer is None:
         return None
     rows = np.stack([metric.observe(dict.fromkeys(outputs, answer), target, None) for target in targets])
-    lowest = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search"), groups=case.groups("search")).low
-    return metric.summarise(rows) if lowest <= 0.0 else None  # NaN where the metric has no value for such rows.
+    behind = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search"), groups=case.groups("search"))
+    # Two standard errors. The interval's end allows for what no sample shows, so that few samples never tell.
+    # NaN where the metric has no value for such rows.
+    return metric.summarise(rows) if behind.drop <= 2.0 * behind.error else None
 
 
 def scores_again(root: Path) -> tuple[float, ...]:

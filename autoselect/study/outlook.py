@@ -13,7 +13,7 @@ from statistics import fmean
 
 from autoselect.cases import build_jobs, chip_jobs, score_jobs
 from autoselect.cases.divergence import runs_on_kernels
-from autoselect.cases.events import Listener, Noted, StageStarted, ignore
+from autoselect.cases.events import Listener, Noted, StageStarted, Warned, ignore
 from autoselect.cases.feedback import question_of
 from autoselect.cases.prepare import Case
 from autoselect.cases.repeat_jobs import RUNS_AT_LEAST
@@ -123,6 +123,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         clock(StageStarted(stage="estimate"))
         wholes, refused = _measured(case, settings, pool, space)
         build, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
+        on_host = _left_to_host(wholes[0], case, settings, pool, clock)
         units = units_of(case)
         hybrid_too, wholly = read_target(settings.target).runs_hybrid, baselines(case.layers, space, settings.template)
         models = sum(hybrid_too or one.recipe.fallback != "drq" for one in wholly)
@@ -150,7 +151,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             states=2 + len(space.further),
             candidates=space.size,
             samples=case.counts,
-            warnings=told.warnings,
+            warnings=(*told.warnings, *on_host),
             notes=(*case.notes, question) if question else case.notes,
             refused=refused,
             build_seconds=build,
@@ -191,6 +192,17 @@ class _Whole:
     def paces(self) -> tuple[float, float, float]:
         """Seconds to build, to score, and of one inference."""
         return self.build, self.score, self.inference
+
+
+def _left_to_host(whole: _Whole, case: Case, settings: Settled, pool: Workers, listener: Listener) -> list[str]:
+    """Warn of chips whose host does most of the all-integer model's work; the messages."""
+    if not whole.sha256:
+        return []
+    works = pool.call(chip_jobs.host_works_of, case.files.root, whole.sha256, read_target(settings.target))
+    messages = [work.told_of("the all-integer model") for work in works if work.is_most]
+    for message in messages:
+        listener(Warned(message=message))
+    return messages
 
 
 def _memory(pool: Workers, processes: int) -> dict[str, int]:

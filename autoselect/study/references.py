@@ -85,10 +85,11 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
         return ()
     if blind is None:
         return ()
+    balanced = " If one class is far commoner than the others, balanced_accuracy tells more."
     return (
         f"The float model scores {said(float_model.metric, metric)} on the search samples, and one answer to all of "
         f"them {said(blind, metric)}: these samples cannot tell the two apart. Prepare inputs and targets as in "
-        "training. Where one class is far commoner than the others, balanced_accuracy tells more.",
+        f"training.{balanced if metric == 'accuracy' else ''}",
     )
 
 

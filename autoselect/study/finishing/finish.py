@@ -356,11 +356,15 @@ class Finish:
         return choice, heldout, kernels, warnings + failures + unlike
 
     def _hidden(self, recommended: Scores | None, pool: Workers | None, listener: Listener) -> list[str]:
-        """What the closeness of the recommended model's whole outputs, and its mean over samples, hides."""
+        """What the scores of the recommended model hide: unlike channels and samples, and work of the chip's host."""
         if recommended is None or pool is None:
             return []
-        metric = self.objectives[0].name
-        return channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
+        metric, root = self.objectives[0].name, self.case.files.root
+        hidden = channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
+        on_host = on_chip.left_to_host(recommended.sha256, self._target, root, pool)
+        for message in on_host:
+            listener(Warned(message=message))
+        return hidden + on_host
 
     def _cut_off(self, pool: Workers | None, heldout: Mapping[str, Heldout]) -> tuple[str, ...]:
         """What was not checked: held-out samples without a score; an evaluator's values beyond calibrated ranges."""

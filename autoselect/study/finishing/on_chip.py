@@ -267,3 +267,12 @@ def _scored(scores: Scores, found: Emulated) -> Scores:
 
 def _cell(value: object) -> object:
     return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+def left_to_host(sha256: str, target: Target, root: Path, pool: Workers) -> list[str]:
+    """What is said of chips whose host does most of the recommended model's work, though no compiler says so."""
+    try:
+        works = pool.call(chip_jobs.host_works_of, root, sha256, target)
+    except TrialError as exc:
+        return [f"What of the recommended model runs on the host could not be told. {exc}"]
+    return [work.told_of("the recommended model") for work in works if work.is_most]
