@@ -73,15 +73,15 @@ def image_folder(
         >>> [(image.shape, label) for image, label in image_folder("pets", size=(24, 32))]
         [((24, 32, 3), 0), ((24, 32, 3), 1)]
     """
-    if np.shape(size) != (2,) or not all(isinstance(one, Integral) for one in size):
+    if np.shape(size) != (2,) or not all(isinstance(side, Integral) for side in size):
         raise DataError(f"expected the height and width of images, such as (96, 128), got {size!r}.")
     root = Path(folder)
     if not root.is_dir():
         raise DataError(f"expected a folder of images, got {str(root)!r}, which is none. Check the path.")
     classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not _is_hidden(Path(path.name)))
     numbers = {name: number for number, name in enumerate(classes)}
-    found = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
-    paths = sorted(path for path in found if not _is_hidden(path.relative_to(root)))
+    files = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+    paths = sorted(path for path in files if not _is_hidden(path.relative_to(root)))
     if labelled:
         paths = [path for path in paths if path.parent != root]
     if not paths:
@@ -199,14 +199,14 @@ def _refuse_clipping(path: Path, opened: Any, mode: str) -> None:
 
 def _array(value: Any, preprocess: Preprocess | None, dtype: str | None) -> np.ndarray:
     """A value of some dtype; by default floats of 32 bits, and integers of 32 or 64 bits stay what they are."""
-    found = np.asarray(value if preprocess is None else preprocess(value))
+    array = np.asarray(value if preprocess is None else preprocess(value))
     if dtype is None:
-        return found if found.dtype in (np.int32, np.int64) else found.astype(np.float32)
+        return array if array.dtype in (np.int32, np.int64) else array.astype(np.float32)
     with np.errstate(invalid="ignore"):  # What does not survive is refused below.
-        cast = found.astype(dtype)
-    if cast.dtype.kind in "biu" and not np.array_equal(cast, found):
+        cast = array.astype(dtype)
+    if cast.dtype.kind in "biu" and not np.array_equal(cast, array):
         raise DataError(
-            f"expected values that {cast.dtype} can hold, got {found.dtype} from {found.min()} to {found.max()}. Round "
+            f"expected values that {cast.dtype} can hold, got {array.dtype} from {array.min()} to {array.max()}. Round "
             "them in `preprocess`, or choose another dtype."
         )
     return cast

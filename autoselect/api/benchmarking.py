@@ -51,14 +51,14 @@ class Benchmark(Result):
         """The device, a table of 80 columns at most if names are short, and what went wrong."""
         table = aligned((_HEADING, *map(_cells, self.models)), right=range(1, 5))
         failed = [f"{model['name']}: {model['error']}" for model in self.models if model["error"]]
-        told = f"{self.device}; {self.rounds} rounds, the {self.statistic} of each"
-        return (told, "", *table, *([""] if failed else []), *failed)
+        caption = f"{self.device}; {self.rounds} rounds, the {self.statistic} of each"
+        return (caption, "", *table, *([""] if failed else []), *failed)
 
     def _repr_html_(self) -> str:
         return html_table(_HEADING, [_cells(model) for model in self.models])
 
 
-def timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **known: Any) -> dict[str, Any]:
+def timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **identity: Any) -> dict[str, Any]:
     """The row of one model that was timed in each round, see :class:`Benchmark`."""
     low, median, high = (float(value) for value in np.percentile(times_ms, [25, 50, 75]))
     is_known = all(floats_ms)  # A tiny model may take less than the tool can tell from nothing.
@@ -66,7 +66,7 @@ def timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **kn
     ends = median_interval(ratios)
     return {
         "name": name,
-        **known,
+        **identity,
         "times_ms": list(times_ms),
         "ms": median,
         "low": low,
@@ -78,10 +78,10 @@ def timed(name: str, times_ms: Sequence[float], floats_ms: Sequence[float], **kn
     }
 
 
-def untimed(name: str, error: str, **known: Any) -> dict[str, Any]:
+def untimed(name: str, error: str, **identity: Any) -> dict[str, Any]:
     """The row of a model that could not be timed."""
     figures = ("ms", "low", "high", "ratio", "ratio_low", "ratio_high")
-    return {"name": name, **known, "times_ms": [], **dict.fromkeys(figures), "error": error}
+    return {"name": name, **identity, "times_ms": [], **dict.fromkeys(figures), "error": error}
 
 
 def _cells(model: Mapping[str, Any]) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def benchmark(
     with device.bench(tool, threads=threads, flags=given) as bench:
         timings = _Timings(models)
         timings.measure(bench, rounds, logged(listener))
-        found = Benchmark(
+        report = Benchmark(
             device=device.described(),
             command=bench.command,
             statistic=timings.statistic,
@@ -166,8 +166,8 @@ def benchmark(
             models=[*timings.rows()],
         )
     if output is not None:
-        write_json(Path(output), found.as_dict())
-    return found
+        write_json(Path(output), report.as_dict())
+    return report
 
 
 def _flags(text: str) -> list[str]:
@@ -182,17 +182,17 @@ def _models(
 ) -> dict[str, tuple[str, Path]]:
     """Id and file by name, the float model first."""
     floats = Path(reference) if reference is not None else RunFolder(run.directory).calibrated(())
-    found = {FLOAT: ("", floats)}
+    models = {FLOAT: ("", floats)}
     first = first_pick(run.picks)
     for row in sorted(front_rows(run.front, run.summary), key=lambda row: first not in row.picks):
         if whole or row.picks:
-            found[row.picks[0] if row.picks else row.label] = (row.label, run.model_path(row.label))
+            models[row.picks[0] if row.picks else row.label] = (row.label, run.model_path(row.label))
     for path in map(Path, also):
-        found[str(path) if path.name in found else path.name] = ("", path)
-    for name, (_, path) in found.items():
+        models[str(path) if path.name in models else path.name] = ("", path)
+    for name, (_, path) in models.items():
         if not path.is_file():
             raise ModelError(f"There is no file {path} ({name}). Give the path of a .tflite.")
-    return found
+    return models
 
 
 def _order(number: int, count: int) -> list[int]:
@@ -202,8 +202,8 @@ def _order(number: int, count: int) -> list[int]:
     Journal of Scientific Research A 2, 1949. Of an odd count every second round is one turned round.
     """
     turns = number // 2 if count % 2 else number
-    found = [((place + 1) // 2 * (1 if place % 2 else -1) + turns) % count for place in range(count)]
-    return found[::-1] if count % 2 and number % 2 else found
+    order = [((place + 1) // 2 * (1 if place % 2 else -1) + turns) % count for place in range(count)]
+    return order[::-1] if count % 2 and number % 2 else order
 
 
 class _Timings:
@@ -243,8 +243,8 @@ class _Timings:
         """One a model, in their order."""
         floats = [] if FLOAT in self._errors else self._times[FLOAT]
         for name, (member, path) in self._models.items():
-            known = {"id": member, "path": str(path)}
+            identity = {"id": member, "path": str(path)}
             if name in self._errors:
-                yield untimed(name, self._errors[name], **known)
+                yield untimed(name, self._errors[name], **identity)
             else:
-                yield timed(name, self._times[name], floats, **known)
+                yield timed(name, self._times[name], floats, **identity)

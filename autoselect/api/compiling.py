@@ -97,7 +97,7 @@ def target_names(target: str | Iterable[str]) -> list[str]:
         UsageError: If there is none, or one is named twice.
     """
     listed = [target] if isinstance(target, str) else list(target)
-    names = [part.strip() for one in listed for part in ([one] if os.path.isfile(one) else one.split(","))]
+    names = [part.strip() for text in listed for part in ([text] if os.path.isfile(text) else text.split(","))]
     if not names or "" in names or len(set(names)) < len(names):
         raise UsageError(f"Expected different targets, got {', '.join(names) or 'none'}. {TARGETS_HELP}")
     return names
@@ -114,12 +114,12 @@ def compiled_paths(path: Path, chips: Collection[Target]) -> list[Path]:
     Raises:
         UsageError: If two would be one file.
     """
-    found = dict[Path, Target]()
+    owners = dict[Path, Target]()
     for chip in chips:
         file = compiled_path(path, chip.name)
-        if found.setdefault(file, chip) != chip:
+        if owners.setdefault(file, chip) != chip:
             raise UsageError(
-                f"The files for {found[file].name!r} and {chip.name!r} would both be {file}. Give one of the profiles "
+                f"The files for {owners[file].name!r} and {chip.name!r} would both be {file}. Give one of the profiles "
                 "another name, or choose one of the two."
             )
     return [compiled_path(path, chip.name) for chip in chips]
@@ -212,7 +212,7 @@ def _as_compiled(
         try:
             for chip in others:
                 compiler_of(chip).require()
-            reports = {c.name: compile_report(content, c, found, UNKEPT) for c, found in pairs if c in others}
+            reports = {c.name: compile_report(content, c, verdict, UNKEPT) for c, verdict in pairs if c in others}
             if others and not target.parts:
                 placements = _as_placed(placements, partition(content, target, UNKEPT))
             made = reports  # All or nothing: compiled figures do not stand beside a forecast of places.
@@ -220,7 +220,7 @@ def _as_compiled(
             uncompiled = refusal = str(exc)
         except (UsageError, TrialError) as exc:
             uncompiled = str(exc)
-    told = as_compiled(made[target.name]) if target.name in made else {}
+    figures = as_compiled(made[target.name]) if target.name in made else {}
     costs |= {name: report["cost"] for name, report in made.items()}
     segments |= {name: report["segments"] for name, report in made.items()}
     host_ops = Counter[str]()
@@ -232,17 +232,17 @@ def _as_compiled(
         "uncompiled": uncompiled,
         "host_ops": dict(host_ops),
     }
-    found = {"refusal": refusal, "penalty": max(costs.values()), "placements": placements}
-    return {**told, **found, "forecast": forecast if others else None}
+    entries = {"refusal": refusal, "penalty": max(costs.values()), "placements": placements}
+    return {**figures, **entries, "forecast": forecast if others else None}
 
 
-def _as_placed(placements: Rows, found: Partition) -> Rows:
+def _as_placed(placements: Rows, partitioning: Partition) -> Rows:
     """Rows of ops with the place that the compiler gave each op; the cost stays that of the place in the profile."""
-    taken = {i for piece in found.pieces for i in piece}
+    taken = {i for piece in partitioning.pieces for i in piece}
 
     def moved(i: int, place: str) -> dict[str, Any]:
-        if place != Place.HOST and i in found.left:
-            return {"place": Place.HOST.value, "reason": found.left[i]}
+        if place != Place.HOST and i in partitioning.left:
+            return {"place": Place.HOST.value, "reason": partitioning.left[i]}
         if place == Place.HOST and i in taken:
             return {"place": Place.ACCELERATOR.value, "reason": "the compiler takes it"}
         return {}
@@ -265,8 +265,8 @@ def chip_rows(graph: Graph, target: Target, content: bytes | None = None) -> Row
         ``accelerator_cost``, ``host_cost``, ``crossing_cost`` and ``piece_cost``, and ``pieces`` and ``left``, see
         :class:`autoselect.api.results.CompiledModel`.
     """
-    found = views(graph, target)
-    return [_chip_row(graph, chip, verdict, content) for chip, verdict in found if chip in target.asked]
+    pairs = views(graph, target)
+    return [_chip_row(graph, chip, verdict, content) for chip, verdict in pairs if chip in target.asked]
 
 
 def _chip_row(graph: Graph, chip: Target, verdict: Verdict, content: bytes | None) -> dict[str, Any]:
@@ -302,7 +302,7 @@ def _chip_row(graph: Graph, chip: Target, verdict: Verdict, content: bytes | Non
     }
 
 
-def _taken(graph: Graph, found: Partition) -> dict[str, Rows]:
+def _taken(graph: Graph, partitioning: Partition) -> dict[str, Rows]:
     """Pieces and left ops, as rows."""
     left = [
         {
@@ -312,9 +312,9 @@ def _taken(graph: Graph, found: Partition) -> dict[str, Rows]:
             "name": name_of(graph, i),
             "reason": why,
         }
-        for i, why in sorted(found.left.items())
+        for i, why in sorted(partitioning.left.items())
     ]
-    return {"pieces": [_piece(graph, piece) for piece in found.pieces], "left": left}
+    return {"pieces": [_piece(graph, piece) for piece in partitioning.pieces], "left": left}
 
 
 def _piece(graph: Graph, piece: Sequence[int]) -> dict[str, Any]:
@@ -360,7 +360,7 @@ def _paths(model: ModelFile, chips: Sequence[Target], output: str | Path | None)
 
 
 def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, timeout: float) -> CompiledModel:
-    found = compiler.partition(content, timeout_seconds=timeout)
+    partitioning = compiler.partition(content, timeout_seconds=timeout)
     compiled, written = compiler.compiled(content, timeout_seconds=timeout)
     graph = TfliteFile(content).graph
     write_bytes(path, written)
@@ -371,8 +371,8 @@ def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, time
         size_bytes=len(written),
         ops=len(graph.ops),
         partitions=compiled.segments,
-        left_ops=len(found.left),
-        **_taken(graph, found),
+        left_ops=len(partitioning.left),
+        **_taken(graph, partitioning),
         crossing_bytes=compiled.crossing_bytes,
         ddr_bytes=compiled.ddr_bytes,
         moved=dict(compiled.moved),
@@ -384,7 +384,7 @@ def _made(content: bytes, chip: Target, compiler: ChipCompiler, path: Path, time
         unit=chip.unit,
         versions=dict(compiler.versions()),
         licence=_licence(chip),
-        warnings=_warnings(with_answers(graph, found.left) if chip.asks_compiler else graph, chip, compiled),
+        warnings=_warnings(with_answers(graph, partitioning.left) if chip.asks_compiler else graph, chip, compiled),
     )
 
 
@@ -396,9 +396,9 @@ def _licence(chip: Target) -> str:
 
 
 def _warnings(graph: Graph, chip: Target, compiled: Compiled) -> list[str]:
-    found = []
+    warnings = []
     if not compiled.segments:
-        found.append(f"{chip.name} takes none of the ops: the file is the model as it was, and runs on the CPU.")
+        warnings.append(f"{chip.name} takes none of the ops: the file is the model as it was, and runs on the CPU.")
     if why := refusal(graph, chip) or compiled.lack:
-        found.append(f"It compiles, but {why}.")
-    return found
+        warnings.append(f"It compiles, but {why}.")
+    return warnings

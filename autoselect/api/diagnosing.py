@@ -32,7 +32,7 @@ from autoselect.sources.wishes import wishes_of
 
 
 @takes(DiagnosisSettings)
-def diagnose(told: DiagnosisSettings) -> Diagnosis:
+def diagnose(wishes: DiagnosisSettings) -> Diagnosis:
     """Tell which nodes quantization harms, why, and what to do.
 
     Args:
@@ -58,7 +58,7 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
         Diagnosis('...pump_monitor.tflite', 22 nodes, ... of advice)
         >>> worst = found.layer_statistics.nlargest(1, "rmse/scale")
     """
-    settings = checked_settings(DiagnosisSettings, dict(told))
+    settings = checked_settings(DiagnosisSettings, dict(wishes))
     chosen = _recipe(settings)
     if settings.output is not None:
         result.check_directory(Path(settings.output))
@@ -92,14 +92,14 @@ def diagnose(told: DiagnosisSettings) -> Diagnosis:
         told_to(settings.listener, settings.progress) as listener,
     ):
         outcome = run(request, Path(name), listener)
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         layer_statistics=pd.DataFrame(result.wide_rows(outcome)),
         advice=advise(outcome.findings),
         model_metrics=outcome.model_metrics,
         facts=_facts(outcome, settings),
         node=outcome.node,
     )
-    return found if settings.output is None else _written(found, Path(settings.output), settings)
+    return diagnosis if settings.output is None else _written(diagnosis, Path(settings.output), settings)
 
 
 def _recipe(settings: DiagnosisSettings) -> Recipe:
@@ -115,15 +115,15 @@ def _functions(metrics: Metrics | None, purpose: str) -> dict[str, Callable[...,
     if metrics is None:
         return {}
     named = metrics.items() if isinstance(metrics, Mapping) else [(spec.rpartition(":")[2], spec) for spec in metrics]
-    found: dict[str, Callable[..., float]] = {}
+    functions: dict[str, Callable[..., float]] = {}
     for name, metric in named:
         function = load_object(metric, purpose=purpose) if isinstance(metric, str) else metric
         if not callable(function):
             raise UsageError(f"{purpose}: {name!r} must be a function, got {type(function).__name__}.")
-        if name in COLUMNS or name in found:
+        if name in COLUMNS or name in functions:
             raise UsageError(f"{purpose}: there is a column {name!r} already. Give the metric another name.")
-        found[name] = function
-    return found
+        functions[name] = function
+    return functions
 
 
 def _facts(outcome: Outcome, settings: DiagnosisSettings) -> dict[str, Any]:
@@ -145,24 +145,24 @@ def _facts(outcome: Outcome, settings: DiagnosisSettings) -> dict[str, Any]:
     }
 
 
-def _written(found: Diagnosis, directory: Path, settings: DiagnosisSettings) -> Diagnosis:
-    result.write(found, directory)
+def _written(diagnosis: Diagnosis, directory: Path, settings: DiagnosisSettings) -> Diagnosis:
+    result.write(diagnosis, directory)
     if not settings.figures:
-        return replace(found, directory=directory)
+        return replace(diagnosis, directory=directory)
     settings.listener(StageStarted(stage="figures"))
-    return replace(found, directory=directory, figures=tuple(_drawn(found, directory)))
+    return replace(diagnosis, directory=directory, figures=tuple(_drawn(diagnosis, directory)))
 
 
-def _drawn(found: Diagnosis, directory: Path) -> Iterator[Path]:
+def _drawn(diagnosis: Diagnosis, directory: Path) -> Iterator[Path]:
     from autoselect.report.figures.drawing import save
     from autoselect.report.figures.layer_figures import layers_figure, travel_figure
     from autoselect.report.figures.suspects import suspects_figure, weights_figure
 
-    table = found.layer_statistics
+    table = diagnosis.layer_statistics
     yield from save(layers_figure(table), directory / "layers")
     yield from save(suspects_figure(table), directory / "suspects")
-    if found.facts["whole_model"]:
+    if diagnosis.facts["whole_model"]:
         yield from save(travel_figure(table), directory / "error_travel")
-    if found.node is not None:
-        row = table[table["tensor_name"] == found.node].iloc[0].to_dict()
+    if diagnosis.node is not None:
+        row = table[table["tensor_name"] == diagnosis.node].iloc[0].to_dict()
         yield from save(weights_figure({str(key): value for key, value in row.items()}), directory / "node_weights")

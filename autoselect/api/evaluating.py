@@ -79,7 +79,7 @@ def evaluate(
         ('accuracy', 1000, True)
     """
     profile = None if target is None else read_target(target)  # What is wrong with it is told before the work.
-    (found,) = score_models(
+    (score,) = score_models(
         [model],
         evaluation=evaluation,
         metric=metric,
@@ -90,12 +90,12 @@ def evaluate(
         signature=signature,
     )
     if profile is None:
-        return found
+        return score
     content, sizes = _sized_content(model, evaluation, signature)
     with naming(model):
         sized = in_true_shapes(content, sizes)
     fragmentation, table = on_target_of(sized.content, profile, file_name(model), notes=sized.notes)
-    return replace(found, **_without_off_chip(fragmentation), target=table)
+    return replace(score, **_without_off_chip(fragmentation), target=table)
 
 
 def _without_off_chip(fragmentation: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,9 +244,9 @@ def _class_count(bench: _Bench, metric: Prediction, models: Sequence[ModelFile])
                 f"{name}: {exc} This report is for classifiers; evaluate with such a metric scores other models."
             ) from exc
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        listing = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise MetricError(
-            f"Expected models that tell the same classes apart, got {told} classes. "
+            f"Expected models that tell the same classes apart, got {listing} classes. "
             "Report on each kind of model by itself, or choose the output to compare (--output-name)."
         )
     return next(iter(counts.values()))
@@ -288,7 +288,7 @@ def _report(
     entries: Sequence[_Entry], class_count: int, *, has_reference: bool, warnings: list[str]
 ) -> ClassificationReport:
     base = entries[0].answers if has_reference else None
-    found: dict[str, list[dict[str, Any]]] = {
+    rows_by_table: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("measures", "per_class", "confusion", "disagreements")
     }
     samples = 0
@@ -306,11 +306,11 @@ def _report(
             "disagreements": classification.disagreements(entry.answers, other) if other else [],
         }
         for table, rows in tables.items():
-            found[table] += [{"model": entry.name, **row} for row in rows]
+            rows_by_table[table] += [{"model": entry.name, **row} for row in rows]
     models = [{"model": e.name, "path": e.path, "size_bytes": e.size_bytes, "error": e.error} for e in entries]
     reference = entries[0].name if has_reference else None
     return ClassificationReport(
-        samples=samples, classes=class_count, reference=reference, models=models, warnings=warnings, **found
+        samples=samples, classes=class_count, reference=reference, models=models, warnings=warnings, **rows_by_table
     )
 
 
@@ -339,17 +339,17 @@ def _sized_content(model: ModelFile, evaluation: object, signature: str | None) 
     with naming(model):
         file = of_signature(TfliteFile(content), signature)
         content, inputs = file.content, free_inputs(file.model)
-    if not any(one.is_open for one in inputs):
+    if not any(tensor.is_open for tensor in inputs):
         return content, {}
     with contextlib.suppress(FreeSizes):  # Samples that tell no sizes have to fit those in the file.
         sizes = sizes_of(inputs, tuple(_sizes(evaluation, FreeSizes(inputs), signature).items()))
-        return fb.with_input_shapes(content, [sizes[one.key] for one in inputs]), sizes
+        return fb.with_input_shapes(content, [sizes[tensor.key] for tensor in inputs]), sizes
     return content, {}
 
 
 def _sizes(evaluation: object, free: FreeSizes, signature: str | None) -> dict[str, tuple[int, ...]]:
-    inputs = without_targets(evaluation, [one.key for one in free.inputs])
-    return sizes_in_samples(inputs, free, known={}, signature=signature)
+    inputs = without_targets(evaluation, [tensor.key for tensor in free.inputs])
+    return sizes_in_samples(inputs, free, chosen={}, signature=signature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,7 +404,7 @@ def _write_samples(bench: _Bench, evaluation: object, metric: Metric, signature:
         The group of each; None where they have none.
     """
     specs = [reader.input_specs(model) for model in bench.parsed]
-    inputs = next((spec for spec in specs if all(one.dtype.kind == "f" for one in spec)), specs[0])
+    inputs = next((spec for spec in specs if all(tensor.dtype.kind == "f" for tensor in spec)), specs[0])
     outputs = reader.output_specs(bench.parsed[-1])
     folder = bench.files.samples("evaluation")
     store = scoring_samples.write_labelled(evaluation, folder, inputs, outputs, metric, signature)

@@ -124,9 +124,9 @@ class Comparison(Result):
         if not self.nodes:
             return *table, "", "No two recommended models whose nodes differ."
         rows = [f"  {first:>7}  {second:>7}  {node}" for node, (first, second) in self.nodes.items()]
-        told = [row if len(row) <= width else f"{row[: width - 3]}..." for row in rows[:nodes_shown]]
+        lines = [row if len(row) <= width else f"{row[: width - 3]}..." for row in rows[:nodes_shown]]
         more = [f"  and {len(rows) - nodes_shown} more"] if len(rows) > nodes_shown else []
-        return *table, "", f"{len(rows)} nodes differ in the recommended models, in run 1 and run 2:", *told, *more
+        return *table, "", f"{len(rows)} nodes differ in the recommended models, in run 1 and run 2:", *lines, *more
 
     def __repr__(self) -> str:
         models, nodes = counted(len(self.rows), "model"), counted(len(self.nodes), "node")
@@ -135,8 +135,8 @@ class Comparison(Result):
     def _repr_html_(self) -> str:
         """The table, for notebooks."""
         heading, *rows = cells(self.rows, self.summary, with_interval=True)
-        told = f"<p>{html.escape(self.note)}</p>" if self.note else ""
-        return f"{html_table(heading, rows)}{told}"
+        paragraph = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        return f"{html_table(heading, rows)}{paragraph}"
 
 
 def compare(first: str | Path, second: str | Path) -> Comparison:
@@ -171,7 +171,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         before, after = _recipe(runs[0], chosen[0]), _recipe(runs[1], chosen[1])
         reasons = [_reasons(run, member) for run, member in zip(runs, chosen, strict=True)]
         for node in sorted(before.nodes_unlike(after).union(*reasons)):
-            kinds = [one.kind_of(node, why.get(node)) for one, why in zip((before, after), reasons, strict=True)]
+            kinds = [recipe.kind_of(node, why.get(node)) for recipe, why in zip((before, after), reasons, strict=True)]
             if kinds[0] is not kinds[1]:
                 nodes[node] = kinds[0].value, kinds[1].value
     return Comparison(
@@ -190,11 +190,11 @@ def _other_scores(first: Run, other: Run) -> str:
     before, now = ((run.manifest.get("float_model") or {}).get("metric") for run in (first, other))
     if before is None or now is None or math.isclose(before, now, rel_tol=1e-6):
         return ""
-    told = [said(score, str(first.summary["metric"])) for score in (before, now)]
-    if told[0] == told[1]:  # Another kind of processor makes no more of a difference.
+    texts = [said(score, str(first.summary["metric"])) for score in (before, now)]
+    if texts[0] == texts[1]:  # Another kind of processor makes no more of a difference.
         return ""
     return (
-        f"The float model has {told[0]} in run 1 and {told[1]} in run 2, on the same search samples: the runs score "
+        f"The float model has {texts[0]} in run 1 and {texts[1]} in run 2, on the same search samples: the runs score "
         "another output or leave out another label, or the code of the metric or the machine is another one. "
         "Their scores do not compare."
     )
@@ -205,9 +205,9 @@ def _unlike(first: Run, other: Run) -> str | None:
     for key, what, usual in (("output_name", "output", "the first one"), ("ignore_label", "label left out", "none")):
         said_of = [(run.manifest.get("settings") or {}).get(key) for run in (first, other)]
         if said_of[0] != said_of[1]:
-            told = [usual if one is None else repr(one) for one in said_of]
+            texts = [usual if choice is None else repr(choice) for choice in said_of]
             return (
-                f"The {what} is {told[0]} in run 1 and {told[1]} in run 2. If these are not the same, scores do not "
+                f"The {what} is {texts[0]} in run 1 and {texts[1]} in run 2. If these are not the same, scores do not "
                 "compare."
             )
     return None

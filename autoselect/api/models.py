@@ -193,7 +193,7 @@ def pick(
 
     write_bytes(path, member_content(run, name))
     made, missing = _compiled_beside(path, chips)
-    write_text(card, card_of(run, source.stem, title=path.name, compiled=[one.as_dict() for one in made]))
+    write_text(card, card_of(run, source.stem, title=path.name, compiled=[model.as_dict() for model in made]))
     row = run.front[run.front["id"] == source.stem].iloc[0].to_dict()
     return Picked(
         path=str(path),
@@ -210,7 +210,7 @@ def _chips_of(run: Run) -> tuple[dict[str, Target], list[str]]:
     """The chips of a run's target that LiteRT has a compiler plugin for, by the name that finds them; warnings."""
     named = str((run.manifest.get("settings") or {}).get("target") or "")
     try:
-        return {one: chip for one in target_names(named) for chip in read_target(one).asked}, []
+        return {name: chip for name in target_names(named) for chip in read_target(name).asked}, []
     except UsageError as exc:
         if not (run.summary.get("compiler") or {}).get("members"):
             return {}, []  # Of an earlier version, whose targets have no such compiler.
@@ -223,10 +223,10 @@ def _chips_named(names: Sequence[str]) -> dict[str, Target]:
     Raises:
         UsageError: If one is not there or has no compiler.
     """
-    found = {one: chip for one in (target_names(names) if names else ()) for chip in read_target(one).chips}
-    for chip in found.values():
+    chips = {name: chip for name in (target_names(names) if names else ()) for chip in read_target(name).chips}
+    for chip in chips.values():
         compiler_of(chip)
-    return found
+    return chips
 
 
 def _compiled_beside(path: Path, chips: Mapping[str, Target]) -> tuple[list[CompiledModel], list[str]]:
@@ -235,13 +235,13 @@ def _compiled_beside(path: Path, chips: Mapping[str, Target]) -> tuple[list[Comp
     for name, chip in chips.items():
         file = compiled_path(path, chip.name)
         try:
-            found = compile_model(path, target=[name], output=file, force=True)
+            compilation = compile_model(path, target=[name], output=file, force=True)
         except (UsageError, PreparationError) as exc:
             command = f"autoselect compile {shlex.quote(str(path))} --target {shlex.quote(name)}"
             warnings.append(f"{path} is written, {file} is not. {sentence(str(exc))} Then: {command}")
         else:
-            made += found.models
-            warnings += [f"{file}: {message}" for one in found.models for message in one.warnings]
+            made += compilation.models
+            warnings += [f"{file}: {message}" for model in compilation.models for message in model.warnings]
     return made, warnings
 
 
@@ -304,7 +304,7 @@ def inspect(
     refuse_unknown(signature, models)
     profile = read_target(target)
     wishes = wishes_of(signature, shapes, converter_python)
-    found = [_inspect_one(source, profile, wishes, is_alone=len(models) == 1) for source in models]
+    reports = [_inspect_one(source, profile, wishes, is_alone=len(models) == 1) for source in models]
     if evaluation is not None:
         scores = score_models(
             models,
@@ -314,8 +314,8 @@ def inspect(
             reference=reference,
             signature=signature,
         )
-        found = [replace(one, score=_score_of(score)) for one, score in zip(found, scores, strict=True)]
-    result = replace(found[0], compare=found[1:])
+        reports = [replace(report, score=_score_of(score)) for report, score in zip(reports, scores, strict=True)]
+    result = replace(reports[0], compare=reports[1:])
     if output is not None:
         _write_inspection(result, Path(output))
     return result
@@ -343,9 +343,9 @@ def _inspect_one(model: ModelFile, target: Target, wishes: Wishes, *, is_alone: 
     with naming(model):
         if wishes.signature is not None and not needs_converter(model):
             content = of_signature(TfliteFile(content), wishes.signature).content
-        found = analyse(TfliteFile(content))
+        analysis = analyse(TfliteFile(content))
         wished = {} if needs_converter(model) else dict(wishes.shapes)
         sized = in_true_shapes(content, wished, is_one_of_several=not is_alone)
     name = file_name(model)
     fragmentation, table = on_target_of(sized.content, target, name, notes=sized.notes)
-    return Inspection(path=name, **found, fragmentation=fragmentation, target=table, score=None, compare=[])
+    return Inspection(path=name, **analysis, fragmentation=fragmentation, target=table, score=None, compare=[])

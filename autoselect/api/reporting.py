@@ -43,10 +43,10 @@ def find_program() -> str:
         UsageError: If it is not installed.
     """
     beside = Path(sys.executable).with_name(PROGRAM)
-    found = str(beside) if beside.exists() else shutil.which(PROGRAM)
-    if found is None:
+    program = str(beside) if beside.exists() else shutil.which(PROGRAM)
+    if program is None:
         raise UsageError(f"{PROGRAM} is not installed. Install it: pip install 'autoselect[dashboard]'.")
-    return found
+    return program
 
 
 def write_report(directory: str | Path, *, output: str | Path | None = None) -> Path:

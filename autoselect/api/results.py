@@ -83,15 +83,15 @@ class Score(Result):
         size = parse_size(max_size) if isinstance(max_size, str) else max_size
         limits = Constraints(max_drop=max_drop, max_size_bytes=size)
         passed = limits.violations(drop=self.drop or 0.0, size_bytes=self.size_bytes, penalty=0.0)
-        found = []
+        sentences = []
         if passed["max_drop"] > 0:
-            found.append(f"The drop in {self.metric} is {self.drop:.4g}, and at most {max_drop:.4g} is allowed.")
+            sentences.append(f"The drop in {self.metric} is {self.drop:.4g}, and at most {max_drop:.4g} is allowed.")
         if min_score is not None and drop_from(min_score, self.score, self.direction) > 0:
             bound = "at least" if self.direction == "maximize" else "at most"
-            found.append(f"The {self.metric} is {self.score:.4g}, and {bound} {min_score:.4g} is asked for.")
+            sentences.append(f"The {self.metric} is {self.score:.4g}, and {bound} {min_score:.4g} is asked for.")
         if passed["max_size"] > 0:
-            found.append(f"The file has {self.size_bytes} bytes, and at most {size:.0f} are allowed.")
-        return tuple(found)
+            sentences.append(f"The file has {self.size_bytes} bytes, and at most {size:.0f} are allowed.")
+        return tuple(sentences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -118,10 +118,10 @@ class Run(tables.Run):
             return questions.ask(recipe, changes, target)
         import pandas as pd
 
-        named = recipe.items() if isinstance(recipe, dict) else ((None, one) for one in recipe)
+        named = recipe.items() if isinstance(recipe, dict) else ((None, candidate) for candidate in recipe)
         rows = []
-        for name, one in named:
-            row = questions.ask(one, changes, target).row()
+        for name, candidate in named:
+            row = questions.ask(candidate, changes, target).row()
             rows.append(row if name is None else {**row, "name": name})
         return pd.DataFrame(rows)
 
@@ -225,8 +225,8 @@ class Run(tables.Run):
         """
         from autoselect.report.figures.run_figures import limits_figure
 
-        found = tables.read_limits(self.directory) if table is None else table
-        return limits_figure(found, str(self.summary["metric"]), float(self.summary["allowed_drop"]))
+        curve = tables.read_limits(self.directory) if table is None else table
+        return limits_figure(curve, str(self.summary["metric"]), float(self.summary["allowed_drop"]))
 
     def _described(self, path: Path) -> dict[str, Any]:
         penalty = float(self.front.set_index("id").loc[path.stem, "penalty"])  # type: ignore[arg-type]
@@ -271,5 +271,5 @@ def load_run(directory: str | Path) -> Run:
         >>> run = autoselect.load_run("pump-run")
         >>> smallest = run.front.sort_values("size_bytes").iloc[0]
     """
-    found = tables.load_run(directory)
-    return Run(**{field.name: getattr(found, field.name) for field in fields(tables.Run)})
+    run = tables.load_run(directory)
+    return Run(**{field.name: getattr(run, field.name) for field in fields(tables.Run)})

@@ -53,7 +53,7 @@ NO_NODES: Mapping[str, str | Iterable[str]] = {}
 
 
 @takes(SearchSettings)
-def search(told: SearchSettings) -> Run:
+def search(settings: SearchSettings) -> Run:
     """Search which nodes to leave out of full-integer quantization.
 
     Returns:
@@ -82,14 +82,14 @@ def search(told: SearchSettings) -> Run:
         >>> run.model_path("recommended").suffix
         '.tflite'
     """
-    asked, folder = _asked(told)
-    with workers_of(asked), told_to(told.listener, told.progress) as listener:
+    asked, folder = _asked(settings)
+    with workers_of(asked), told_to(settings.listener, settings.progress) as listener:
         study_run.start(asked, folder, listener)
     return drawn(folder)
 
 
 @takes(SearchSettings)
-def check(told: SearchSettings) -> Outlook:
+def check(settings: SearchSettings) -> Outlook:
     """Try a search without searching: read the model and the data, measure one candidate, and tell the cost.
 
     Returns:
@@ -109,11 +109,11 @@ def check(told: SearchSettings) -> Outlook:
         >>> found.nodes, found.trials, found.refused
         (22, 100, '')
     """
-    asked, folder = _asked(told)
+    asked, folder = _asked(settings)
     folder.refuse_taken()
     with (
         tempfile.TemporaryDirectory(prefix="autoselect-") as name,
-        told_to(told.listener, told.progress) as listener,
+        told_to(settings.listener, settings.progress) as listener,
     ):
         return outlook(asked, RunFolder(Path(name) / "run"), listener)
 
@@ -174,7 +174,7 @@ def resume(
     asked = continued(folder, limits, cache=cache, listener=listener, live=live, **further)
     if trials is not None:
         _refuse_smaller_total(folder, asked.settings.trials)
-    by_hand = tuple(one if isinstance(one, Recipe) else read_recipe(Path(one)) for one in recipes)
+    by_hand = tuple(recipe if isinstance(recipe, Recipe) else read_recipe(Path(recipe)) for recipe in recipes)
     members = () if by_hand else _left_to_merge(folder)
     if members and (pins or trials is not None):
         raise UsageError(
@@ -182,18 +182,18 @@ def resume(
             "it once more with them."
         )
     asked = replace(asked, by_hand=by_hand, pins=Pins.of(pins), members=members)
-    with workers_of(asked), told_to(listener, progress) as told:
-        study_run.resume(asked, folder, told)
+    with workers_of(asked), told_to(listener, progress) as reporter:
+        study_run.resume(asked, folder, reporter)
         for message in _scored_by_hand(folder, by_hand, asked.metric_name):
-            told(Noted(message=message))
+            reporter(Noted(message=message))
     return drawn(folder)
 
 
 def _scored_by_hand(folder: RunFolder, recipes: Sequence[Recipe], metric: str) -> Iterator[str]:
     """A sentence on each recipe that the user gave and that has a score: which trial it is, and what it loses."""
-    known = {record.recipe: record for record in read_records(folder.study) if record.scores}
+    records = {record.recipe: record for record in read_records(folder.study) if record.scores}
     for recipe in recipes:
-        record = known.get(recipe)
+        record = records.get(recipe)
         if record is not None and record.scores is not None:
             scored = lost(record.scores.drop, metric)
             yield f"The recipe is trial {record.number}, {record.id}: on the search samples it {scored}."
@@ -236,18 +236,18 @@ def continued(
         RunFolderError: If the folder holds no run, or one whose live ingredients are not given again.
     """
     manifest = folder.read_manifest("sources", "settings", "metric", "hashes", "versions")
-    known = dict(manifest["sources"])
+    sources = dict(manifest["sources"])
     metric = live.get("metric")
     given = {name: live.get(name) for name, option in declared().items() if option.live and not option.kept}
     for name, value in given.items():
-        if value is None and known.get(name) == LIVE:
+        if value is None and sources.get(name) == LIVE:
             raise RunFolderError(
                 f"The run in {folder.root} was started with a live {name}. Pass it again: resume(..., {name}=...)."
             )
-    chosen: dict[str, Any] = {name: value if value is not None else known.get(name) for name, value in given.items()}
+    chosen: dict[str, Any] = {name: value if value is not None else sources.get(name) for name, value in given.items()}
     limited = {name: value for name, value in limits.items() if value is not None}
     said, facts = kept_search(manifest, **chosen, **further, **limited, cache=cache, listener=listener)
-    if metric is None and known.get("metric") == LIVE:
+    if metric is None and sources.get("metric") == LIVE:
         raise RunFolderError(
             f"The run in {folder.root} was started with a live metric. Pass it: resume(..., metric=...)."
         )
@@ -259,7 +259,7 @@ def continued(
         per_channel=said.per_channel,
         quantizer=said.quantizer,
     )
-    return _request(loaded, given_integer, said, facts, metric=metric or said.metric, sources=known)
+    return _request(loaded, given_integer, said, facts, metric=metric or said.metric, sources=sources)
 
 
 def demo(
@@ -295,18 +295,18 @@ def demo(
     )
 
 
-def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
+def _asked(settings: SearchSettings) -> tuple[request.Request, RunFolder]:
     """A new search as it is asked for, and where it would be kept."""
-    wishes = wishes_of(told.signature, told.shapes, told.converter_python)
-    loaded = load_source(told.model, wishes, calibration=told.calibration)
-    profile = read_target(told.target)
+    wishes = wishes_of(settings.signature, settings.shapes, settings.converter_python)
+    loaded = load_source(settings.model, wishes, calibration=settings.calibration)
+    profile = read_target(settings.target)
     names = {
-        "metric": _metric_name(told.metric, told.evaluator),
-        "objectives": chosen_objectives(told.objectives, _own_names(told.metric, told.evaluator)),
-        "target": lasting_target(told.target),
-        "search_space": lasting(told.search_space),
+        "metric": _metric_name(settings.metric, settings.evaluator),
+        "objectives": chosen_objectives(settings.objectives, _own_names(settings.metric, settings.evaluator)),
+        "target": lasting_target(settings.target),
+        "search_space": lasting(settings.search_space),
     }
-    said = make_settings(**dict(told) | names)
+    said = make_settings(**dict(settings) | names)
     given = load_integer(
         said.integer,
         signature=said.signature,
@@ -325,28 +325,28 @@ def _asked(told: SearchSettings) -> tuple[request.Request, RunFolder]:
     if said.per_channel and not profile.per_channel:
         per_tensor = f"Target {profile.name} takes one scale for all channels of a weight, and integer ops have that."
         loaded = replace(loaded, notes=(*loaded.notes, per_tensor))
-    if unread := _beside_evaluator(told):
+    if unread := _beside_evaluator(settings):
         loaded = replace(loaded, notes=(*loaded.notes, unread))
     live = [name for name, option in declared().items() if option.live and not option.kept]
-    sources = {name: describe(getattr(told, name)) for name in live}
+    sources = {name: describe(getattr(settings, name)) for name in live}
     asked = _request(
         loaded,
         given,
         said,
         facts,
-        metric=told.metric,
-        sources=sources | {"metric": None if isinstance(told.metric, str) else LIVE},
+        metric=settings.metric,
+        sources=sources | {"metric": None if isinstance(settings.metric, str) else LIVE},
     )
-    return asked, RunFolder(Path(told.output) if told.output is not None else free_folder("autoselect-run"))
+    return asked, RunFolder(Path(settings.output) if settings.output is not None else free_folder("autoselect-run"))
 
 
-def _beside_evaluator(told: SearchSettings) -> str:
+def _beside_evaluator(settings: SearchSettings) -> str:
     """A note that names the options which have no effect beside an evaluator; empty if all have one."""
-    if told.evaluator is None:
+    if settings.evaluator is None:
         return ""
     names = ("evaluation", "heldout", "output_name", "ignore_label")
-    given = [name for name in names if getattr(told, name) is not None]
-    given += ["metric"] if told.metric != SearchSettings.model_fields["metric"].default else []
+    given = [name for name in names if getattr(settings, name) is not None]
+    given += ["metric"] if settings.metric != SearchSettings.model_fields["metric"].default else []
     if not given:
         return ""
     return (

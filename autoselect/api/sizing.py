@@ -62,20 +62,22 @@ def in_true_shapes(content: bytes, wished: Shapes = MappingProxyType({}), *, is_
     try:
         sizes = sizes_of(inputs, tuple(wished.items()))
     except FreeSizes:
-        told = ", ".join(str(one) for one in inputs if one.is_open)
-        notes.append(f"Sizes that the model leaves free count as 1: {told}. `autoselect inspect` takes them (--shape).")
-        unnamed = [one for one in inputs if wished.keys().isdisjoint(one.names)]
-        ones = {one.key: tuple(size or 1 for size in one.sizes) for one in unnamed}
+        open_inputs = ", ".join(str(tensor) for tensor in inputs if tensor.is_open)
+        notes.append(
+            f"Sizes that the model leaves free count as 1: {open_inputs}. `autoselect inspect` takes them (--shape)."
+        )
+        unnamed = [tensor for tensor in inputs if wished.keys().isdisjoint(tensor.names)]
+        ones = {tensor.key: tuple(size or 1 for size in tensor.sizes) for tensor in unnamed}
         sizes = sizes_of(inputs, tuple({**wished, **ones}.items()))
-    shapes.resize_inputs(model, {place: sizes[one.key] for place, one in zip(places, inputs, strict=True)})
+    shapes.resize_inputs(model, {place: sizes[tensor.key] for place, tensor in zip(places, inputs, strict=True)})
     longest_seconds = 60.0  # Who only looks at a model does not wait longer.
     try:
         with (
             tempfile.TemporaryDirectory(prefix="autoselect-") as name,
             open_pool(1, log=Path(name) / "worker.log") as pool,
         ):
-            found = pool.call(shapes.settled_bytes, fb.serialise(model), timeout_seconds=longest_seconds)
-            return Sized(content=found, notes=tuple(notes))
+            settled_content = pool.call(shapes.settled_bytes, fb.serialise(model), timeout_seconds=longest_seconds)
+            return Sized(content=settled_content, notes=tuple(notes))
     except WorkerDied:
         notes.append(_by_the_file(f"It crashes, or runs for more than {longest_seconds:g} s."))
     except (ModelError, PreparationError, TrialError) as exc:
@@ -92,7 +94,7 @@ def _by_the_file(why: object) -> str:
 def _fits(inputs: Sequence[FreeInput], name: str, shape: tuple[int, ...]) -> bool:
     """Whether a wish is of one of the inputs, and as that allows."""
     try:
-        sizes_of([one for one in inputs if name in one.names], [(name, shape)])
+        sizes_of([tensor for tensor in inputs if name in tensor.names], [(name, shape)])
     except UsageError:
         return False
     return True

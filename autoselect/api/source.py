@@ -108,8 +108,8 @@ def load_source(source: Source, wishes: Wishes = NO_WISHES, *, calibration: obje
 
 def _load_keras(model: Any, wishes: Wishes, calibration: object) -> LoadedSource:
     def load(chosen: Wishes) -> FloatModel:
-        found = from_keras(model, chosen)
-        return from_bytes(found.content).noted(*found.notes)
+        float_model = from_keras(model, chosen)
+        return from_bytes(float_model.content).noted(*float_model.notes)
 
     loaded = with_sample_sizes(load, wishes, calibration)
     return LoadedSource(model=loaded.content, notes=loaded.notes)

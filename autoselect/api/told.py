@@ -39,8 +39,8 @@ def takes(
 
     def change(function: Callable[[Settings], _Result]) -> Callable[_Arguments, _Result]:
         signature = inspect.signature(function).replace(parameters=parameters)
-        told = _called_as(function, signature, lambda given: function(kind.model_construct(None, **given)))
-        return explained(told, kind)
+        wrapper = _called_as(function, signature, lambda given: function(kind.model_construct(None, **given)))
+        return explained(wrapper, kind)
 
     return change
 

@@ -148,7 +148,7 @@ def _quantities(case: OpenCase, content: bytes, graph: Graph, compiled: dict[str
     if "arena_bytes" in columns:
         figures["arena_bytes"] = peak_activation_bytes(graph)
     of_compiler = {"npu_cycles": "cycles", "ddr_bytes": "ddr_bytes", "flash_bytes": "stored_bytes"}
-    figures |= {column: compiled[told] for column, told in of_compiler.items() if column in columns and compiled}
+    figures |= {column: compiled[key] for column, key in of_compiler.items() if column in columns and compiled}
     if "download_bytes" in columns:
         # Level of zlib: what a store or a server that packs files well makes of one.
         figures["download_bytes"] = len(zlib.compress(content, 9))

@@ -163,7 +163,7 @@ def load_float(
 
     def load(wishes: Wishes) -> FloatModel:
         if kind is not None:
-            found = converted_model(
+            float_model = converted_model(
                 source,
                 kind,
                 pool,
@@ -172,12 +172,12 @@ def load_float(
                 cache_root=cache_root,
                 timeout_seconds=timeout_seconds,
             )
-            write_bytes(files.float_model, found.content)
-            return found
+            write_bytes(files.float_model, float_model.content)
+            return float_model
         if not loading.needs_worker(source, wishes):
-            found = loading.float_model(source)
-            write_bytes(files.float_model, found.content)
-            return found
+            float_model = loading.float_model(source)
+            write_bytes(files.float_model, float_model.content)
+            return float_model
         what = {
             # The number is raised whenever what is kept of a source, or how it is made, changes.
             "what": "float model of a source, format 4",

@@ -61,8 +61,8 @@ def narrow_groups(root: Path) -> list[NarrowGroup]:
     groups = groups_of(float_outputs(root, "calibration", tuple(rows)))
     return [
         NarrowGroup(output=key, channels=str(group), steps=steps)
-        for key, found in groups.items()
-        for group, steps in short_of_steps(found)
+        for key, channel_groups in groups.items()
+        for group, steps in short_of_steps(channel_groups)
     ]
 
 
@@ -80,15 +80,15 @@ def closeness_of_groups(root: Path, runner: Running, samples: str, rows: Sequenc
     """How close the groups of channels of any model are to float's, on a few of these samples of a folder."""
     case, rows = open_case(root), [rows[i] for i in spread_rows(len(rows), _SAMPLES)]
     expected = float_outputs(root, samples, tuple(rows))
-    groups = {key: found for key, found in groups_of(expected).items() if found}
+    groups = {key: channel_groups for key, channel_groups in groups_of(expected).items() if channel_groups}
     if not groups:
         return []
     outputs = outputs_of(run_of(runner, samples), samples_of(case, samples, rows))
     closeness = []
-    for key, found in groups.items():
+    for key, channel_groups in groups.items():
         pairs = [(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)]
         whole = _decibels([powers(*pair) for pair in pairs])
-        for group in found[1:]:  # The first sets the scale, and has nearly all of the whole's power.
+        for group in channel_groups[1:]:  # The first sets the scale, and has nearly all of the whole's power.
             near = _decibels([powers(group.part(ours), group.part(theirs)) for ours, theirs in pairs])
             closeness.append(GroupCloseness(output=key, channels=str(group), sqnr_db=near, whole_db=whole))
     return closeness
@@ -107,11 +107,11 @@ def unscored_closeness(root: Path, sha256: str) -> dict[str, float]:
     if not unscored:
         return {}
     outputs = outputs_of(case.runner(sha256).go_on, samples_of(case, "calibration", rows))
-    found = {
+    closeness = {
         key: _decibels([powers(in_reals(a[key]), in_reals(b[key])) for a, b in zip(outputs, expected, strict=True)])
         for key in unscored
     }
-    return {key: decibels for key, decibels in found.items() if not math.isnan(decibels)}
+    return {key: decibels for key, decibels in closeness.items() if not math.isnan(decibels)}
 
 
 def tail(root: Path, sha256: str) -> Tail | None:
@@ -158,6 +158,6 @@ def _below_usual(case: OpenCase, count: int) -> np.ndarray:
     return np.where(power > 0.0, decibels_of(power / usual), np.inf)
 
 
-def _decibels(found: Sequence[tuple[float, float]]) -> float:
-    shares = [noise / signal if math.isfinite(noise) else RUINED for signal, noise in found if signal > 0.0]
+def _decibels(power_pairs: Sequence[tuple[float, float]]) -> float:
+    shares = [noise / signal if math.isfinite(noise) else RUINED for signal, noise in power_pairs if signal > 0.0]
     return float(decibels_of(shares).mean()) if shares else math.nan

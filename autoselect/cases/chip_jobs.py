@@ -158,11 +158,11 @@ def look(root: Path, recipe_json: str, states: Sequence[str]) -> None:
         if chip in target.asked:
             models = [*_as_seen(builds, target.asked.index(chip))]
             seen_ops = look_at(models, chip, how)
-            known = replace(chip, ddr_per_op=seen_ops.ddr_per_op)  # As in all forecasts that follow.
-            own = [(content, judge(graph, known)) for content, graph in models]
+            measured_chip = replace(chip, ddr_per_op=seen_ops.ddr_per_op)  # As in all forecasts that follow.
+            own = [(content, judge(graph, measured_chip)) for content, graph in models]
         best = least_cost(own, chip, case.scoring.compiling)
         seen.append(replace(seen_ops, best=best or 1.0))
-    write_json(case.files.seen, [asdict(one) for one in seen])
+    write_json(case.files.seen, [asdict(answers) for answers in seen])
 
 
 def look_at_mixes(root: Path, recipe_json: str, states: Sequence[str], seed: int) -> None:
@@ -190,7 +190,7 @@ def look_at_mixes(root: Path, recipe_json: str, states: Sequence[str], seed: int
         left_of = {form: judge(seen_by(built.graph, order), chip).left_ops for form, built in wholes.items()}
         built = _built(mixes(plain, left_of, states, nodes, seed), case.builder)
         seen[place] = replace(seen[place], spills=any_spills(_as_seen(built, order), chip, how))
-    write_json(case.files.seen, [asdict(one) for one in seen])
+    write_json(case.files.seen, [asdict(answers) for answers in seen])
 
 
 def _wholes(case: OpenCase, plain: Recipe, states: Sequence[str]) -> dict[str, Recipe]:
@@ -258,19 +258,19 @@ def rewrites(root: Path, recipe_json: str, int16: bool) -> tuple[str, str]:
     before, after = (case.builder_for(target, how, exact_rewrites=wished) for wished in (False, True))
     store, nodes = case.samples("calibration"), case.prepared.layers.nodes
     samples = [store.inputs(i) for i in range(min(len(store), PROOF_SAMPLES))]
-    found = rewritten(before, after, nodes, recipe, int16=int16, samples=samples)
+    outcome = rewritten(before, after, nodes, recipe, int16=int16, samples=samples)
     # The model came with float inputs and outputs: those of another type are no rewrite.
     everything = replace(recipe, denylisted_nodes=frozenset(n.name for n in nodes), fallback="float", io_type="float32")
     came = judge(read_for(case.files.float_model.read_bytes(), target, how), target)
     made = judge(after.build(everything).graph, target)
     pairs = {"the float model": (came, made)}
     pairs |= {
-        name: (judge(a, target), judge(b, target)) for name, (a, b) in zip(found.models, found.graphs, strict=True)
+        name: (judge(a, target), judge(b, target)) for name, (a, b) in zip(outcome.models, outcome.graphs, strict=True)
     }
     changed = [f"{name} {_in_words(a)}, now {_in_words(b)}" for name, (a, b) in pairs.items() if a.cost != b.cost]
     done = f"Rewrites that change no output: {'; '.join(changed) or 'they gain nothing here'}."
-    wrong = f"Rewrites for the compiler change outputs: {found.told} Leave them out: --no-exact-rewrites."
-    return done, wrong if found.told else ""
+    wrong = f"Rewrites for the compiler change outputs: {outcome.told} Leave them out: --no-exact-rewrites."
+    return done, wrong if outcome.told else ""
 
 
 def _in_words(verdict: Verdict) -> str:
@@ -321,7 +321,7 @@ def emulate(root: Path, sha256: str, chip: int, most: int | None, comparisons: i
     chip_target = case.target.compilers[chip]
     if (evaluator := case.scoring.evaluator) is not None:
         models = (case.emulated_runner(sha256, chip_target), case.cpu_runner(sha256), case.runner(FLOAT))
-        rows = [evaluate.call_evaluator(evaluator, one, split="search").rows for one in models]
+        rows = [evaluate.call_evaluator(evaluator, model, split="search").rows for model in models]
         return _compared(case.pairs(), *rows, comparisons=comparisons, groups=case.groups("search"))
     assert case.scoring.metric is not None
     metrics, numbers, reference = [case.scoring.metric], _numbers(case, most), case.reference("search")
@@ -411,7 +411,7 @@ def _agreement(case: OpenCase, on_cpu: Running, numbers: Sequence[int], classes:
         return math.nan
     for number in numbers:
         _run(on_cpu, metric, seen, store.inputs(number))
-    return float(np.mean([np.array_equal(one, other) for one, other in zip(classes, seen, strict=True)]))
+    return float(np.mean([np.array_equal(chip_class, other) for chip_class, other in zip(classes, seen, strict=True)]))
 
 
 def _run(runner: Running, metric: Metric, classes: list[np.ndarray], inputs: Mapping[str, np.ndarray]) -> Outputs:

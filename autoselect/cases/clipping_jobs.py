@@ -81,14 +81,14 @@ def ends_kept(runner: Runner, path: Path) -> Iterator[None]:
     finally:
         runner.told = None
     content = io.BytesIO()
-    names, rows = list(ends), [np.array(found, np.float32) for found in ends.values()]
+    names, rows = list(ends), [np.array(pairs, np.float32) for pairs in ends.values()]
     np.savez(content, *rows, names=np.array(names, dtype=np.str_))
     write_bytes(path, content.getvalue())
 
 
 def _kept_ends(path: Path, side: str, held: Mapping[str, Range]) -> _Judged:
-    with np.load(path) as found:
-        rows = {name: found[f"arr_{place}"] for place, name in enumerate(found["names"].tolist())}
+    with np.load(path) as archive:
+        rows = {name: archive[f"arr_{place}"] for place, name in enumerate(archive["names"].tolist())}
     return [(key, limits, rows[f"{side} {key}"]) for key, limits in held.items() if f"{side} {key}" in rows]
 
 
@@ -152,10 +152,10 @@ def _both(rows: np.ndarray, least: float, most: float) -> str:
 def _outputs(root: Path) -> _Judged:
     """Kept, since both jobs ask for them, and all float outputs are read for it."""
     case = open_case(root)
-    if (known := case.reference("search")) is None:
+    if (reference := case.reference("search")) is None:
         return []
     _, held = _held(case.prepared.calibrated.file.model)
-    return _ends(case, held, lambda number: known([number]))
+    return _ends(case, held, lambda number: reference([number]))
 
 
 def _ends(case: OpenCase, held: Mapping[str, Range], values_of: Callable[[int], Mapping[str, np.ndarray]]) -> _Judged:
@@ -164,8 +164,8 @@ def _ends(case: OpenCase, held: Mapping[str, Range], values_of: Callable[[int], 
         {key: (float(values.min()), float(values.max())) for key, values in values_of(number).items() if key in held}
         for number in range(count)
     ]
-    found = [(key, limits, [row[key] for row in ends if key in row]) for key, limits in held.items()]
-    return [(key, limits, np.array(rows)) for key, limits, rows in found if rows and len(rows) == count]
+    held_ends = [(key, limits, [row[key] for row in ends if key in row]) for key, limits in held.items()]
+    return [(key, limits, np.array(rows)) for key, limits, rows in held_ends if rows and len(rows) == count]
 
 
 def _beyond(ends: np.ndarray, least: float, most: float) -> np.ndarray:

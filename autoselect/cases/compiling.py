@@ -69,11 +69,11 @@ def partition(content: bytes, target: Target, how: Compiling) -> Partition:
     """Which ops of a model the target's compiler takes, unless the cache knows; raises as :func:`compile_report`."""
 
     def ask(compiler: ChipCompiler) -> dict[str, Any]:
-        found = compiler.partition(content, timeout_seconds=how.timeout_seconds)
-        return {"pieces": found.pieces, "left": list(found.left.items())}
+        answer = compiler.partition(content, timeout_seconds=how.timeout_seconds)
+        return {"pieces": answer.pieces, "left": list(answer.left.items())}
 
-    found = _kept("partition", content, target, how, ask)
-    return Partition(pieces=tuple(map(tuple, found["pieces"])), left={int(i): str(why) for i, why in found["left"]})
+    record = _kept("partition", content, target, how, ask)
+    return Partition(pieces=tuple(map(tuple, record["pieces"])), left={int(i): str(why) for i, why in record["left"]})
 
 
 def compile_candidate(
@@ -90,9 +90,9 @@ def compile_candidate(
     """
     if not target.parts:
         return compile_report(content, target, predicted, how)
-    reports, found = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
+    reports, figures_by_chip = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
     for chip, verdict in views(graph, target):
-        found[chip.name] = {
+        figures_by_chip[chip.name] = {
             "cost": verdict.cost,
             "segments": verdict.segments,
             "crossing_tensors": len(verdict.crossings),
@@ -100,13 +100,13 @@ def compile_candidate(
         }
         if chip.spills or (how.each and chip.compiler is not None):
             reports[chip.name] = compile_report(content, chip, verdict, how)
-            found[chip.name] = {name: reports[chip.name][name] for name in found[chip.name]}
-        found[chip.name]["cost"] /= chip.best
-    dearest = max(found.values(), key=lambda figures: figures["cost"])
+            figures_by_chip[chip.name] = {name: reports[chip.name][name] for name in figures_by_chip[chip.name]}
+        figures_by_chip[chip.name]["cost"] /= chip.best
+    dearest = max(figures_by_chip.values(), key=lambda figures: figures["cost"])
     return {
-        **reports[max(reports, key=lambda name: found[name]["cost"])],
+        **reports[max(reports, key=lambda name: figures_by_chip[name]["cost"])],
         **dearest,
-        "segments": max(figures["segments"] for figures in found.values()),
+        "segments": max(figures["segments"] for figures in figures_by_chip.values()),
         "predicted_segments": predicted.segments,
         "predicted_cost": predicted.cost,
         "agrees": all(report["agrees"] for report in reports.values()),
@@ -136,13 +136,13 @@ def least_cost(models: Sequence[tuple[bytes, Verdict]], chip: Target, how: Compi
 
 def most_segments(content: bytes, graph: Graph, target: Target, how: Compiling) -> int:
     """The most segments that a model has on any chip: by its compiler, and by its profile where nothing compiles it."""
-    found = []
+    segments = []
     for chip, verdict in views(graph, target):
-        found.append(verdict.segments)
+        segments.append(verdict.segments)
         if chip.compiler is not None:
             with contextlib.suppress(TrialError):
-                found[-1] = compile_report(content, chip, verdict, how)["segments"]
-    return max(found)
+                segments[-1] = compile_report(content, chip, verdict, how)["segments"]
+    return max(segments)
 
 
 def as_compiled(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,18 +214,18 @@ def _kept(
     """What the compiler says, or said before; its refusals are kept, its failures are not."""
     compiler = compiler_of(target)
     path = None if how.cache_root is None else how.cache_root / f"{_signature(kind, content, target, compiler)}.json"
-    found = _read_result(path) if path is not None else None
-    if found is None:
+    entry = _read_result(path) if path is not None else None
+    if entry is None:
         try:
-            found = {"said": ask(compiler)}
+            entry = {"said": ask(compiler)}
         except CompilerRefusal as exc:
-            found = {"refusal": str(exc)}
+            entry = {"refusal": str(exc)}
         if path is not None:
             with contextlib.suppress(StorageError):  # It costs time later, never the run.
-                write_json(path, found)
-    if "refusal" in found:
-        raise CompilerRefusal(found["refusal"])
-    said: dict[str, Any] = found["said"]
+                write_json(path, entry)
+    if "refusal" in entry:
+        raise CompilerRefusal(entry["refusal"])
+    said: dict[str, Any] = entry["said"]
     return said
 
 
@@ -255,7 +255,7 @@ def _text_of(value: object) -> str:
 def _read_result(path: Path) -> dict[str, Any] | None:
     """A kept result; None if there is none, or it is not whole."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        entry = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and ("said" in found) != ("refusal" in found) else None
+    return entry if isinstance(entry, dict) and ("said" in entry) != ("refusal" in entry) else None

@@ -128,7 +128,7 @@ def _converted(
         "sizes": sizes,
         "versions": described.versions,
         "ways": described.ways,
-        "samples": [hashlib.sha256(value.tobytes()).hexdigest() for one in samples for value in one.values()],
+        "samples": [hashlib.sha256(value.tobytes()).hexdigest() for sample in samples for value in sample.values()],
     }
     out = converter.folder / "kept"
     kept = None if cache_root is None else cache_root / cache.signature(what)
@@ -141,10 +141,10 @@ def _converted(
         write_bytes(out / LOG, (converter.folder / LOG).read_bytes())
         if kept is not None:
             cache.keep(out, kept)
-    told = json.loads((out / "proof.json").read_text(encoding="utf-8"))["told"]
+    sentences = json.loads((out / "proof.json").read_text(encoding="utf-8"))["told"]
     if are_drawn:
-        told[0] += " The inputs were drawn at random: with calibration samples it is proved on those."
-    return pool.call(_ready, out / "float.tflite", timeout_seconds=converter.timeout_seconds).noted(*told)
+        sentences[0] += " The inputs were drawn at random: with calibration samples it is proved on those."
+    return pool.call(_ready, out / "float.tflite", timeout_seconds=converter.timeout_seconds).noted(*sentences)
 
 
 def _ready(path: Path) -> FloatModel:
@@ -156,8 +156,8 @@ def _samples(specs: tuple[TensorSpec, ...], given: Given) -> tuple[list[dict[str
     """The first calibration samples in the source's layout, or drawn ones; and whether they are drawn."""
     if given.calibration is not None and not isinstance(given.calibration, Iterator):
         gaps = {spec.key: np.zeros(spec.shape, spec.dtype) for spec in specs if spec.key in given.optional}
-        found = representative_samples(given.calibration, specs, optional=given.optional)
-        return [{**gaps, **one} for one in itertools.islice(found, _SAMPLES)], False
+        samples = representative_samples(given.calibration, specs, optional=given.optional)
+        return [{**gaps, **sample} for sample in itertools.islice(samples, _SAMPLES)], False
     rng = np.random.default_rng(0)
     return [{spec.key: _drawn(rng, spec) for spec in specs} for _ in range(_SAMPLES)], True
 
@@ -176,26 +176,26 @@ def _best(
     Raises:
         ModelError: If none is near enough.
     """
-    told = converter.run(described, samples)
-    ends = tuple(one.key for one in described.inputs), described.outputs
+    source_names = converter.run(described, samples)
+    ends = tuple(free_input.key for free_input in described.inputs), described.outputs
     failed: dict[str, str] = {}
     best: tuple[Proof, str] | None = None
     ways = list(described.ways)
     for number, options in enumerate(ways):
         way = "".join(f" {option}" for option in options)
-        found = converter.convert(options, converter.folder / f"way{number}")
-        if isinstance(found, str):
-            failed[way] = found
+        conversion = converter.convert(options, converter.folder / f"way{number}")
+        if isinstance(conversion, str):
+            failed[way] = conversion
             continue
         try:
-            job = (converter.folder, found, told, ends)
+            job = (converter.folder, conversion, source_names, ends)
             proof = pool.call(prove, *job, timeout_seconds=converter.timeout_seconds)
         except (ModelError, TrialError) as exc:
             failed[way] = str(exc)
             continue
         if best is None or proof.least_db > min(best[0].least_db, _GOOD_DB):
             best = proof, way
-            write_bytes(converter.folder / "best.tflite", found.read_bytes())
+            write_bytes(converter.folder / "best.tflite", conversion.read_bytes())
         if proof.least_db >= _GOOD_DB and proof.idle and _KEPT not in options:
             # The tool's own names have no colons.
             ways.insert(number + 1, (*options, _KEPT, *(name.replace(":", "__") for name in proof.idle)))
@@ -226,18 +226,18 @@ def _db(value: float) -> str:
 
 def _told(converter: Converter, proof: Proof, way: str) -> list[str]:
     """What there is to say of a conversion, sentences."""
-    told = [
+    sentences = [
         f"Converted by {converter.tool}{way}. SQNR against the source on {_SAMPLES} samples: "
         f"{listed([f'{_db(value)} at {name!r}' for name, value in proof.sqnr_db.items()])}."
     ]
     if proof.least_db < _GOOD_DB:
-        told.append(
+        sentences.append(
             f"This is less than the {_GOOD_DB:.0f} dB of an equal conversion: check the float model's accuracy."
         )
-    told += _turned("Input", proof.inputs, "Samples in the source's layout are turned by themselves.")
-    told += _turned("Output", proof.outputs, "Targets and evaluators see the model's layout.")
-    told.append(f"{proof.named} of {proof.ops} ops have the name of the source's node.")
-    return told
+    sentences += _turned("Input", proof.inputs, "Samples in the source's layout are turned by themselves.")
+    sentences += _turned("Output", proof.outputs, "Targets and evaluators see the model's layout.")
+    sentences.append(f"{proof.named} of {proof.ops} ops have the name of the source's node.")
+    return sentences
 
 
 def _turned(side: str, layouts: Mapping[str, Layout], what: str) -> list[str]:

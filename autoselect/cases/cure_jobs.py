@@ -59,7 +59,7 @@ def cured(root: Path, recipe_json: str, int16: bool) -> dict[str, Cured]:
     """The parts of every node's error in a recipe's model, on calibration samples, and the cures; by node name."""
     case = open_case(root)
     built = case.builder.build(Recipe.from_json(recipe_json))
-    found = parts(root, built.content, dict(built.places), "calibration", range(_sample_count(case)))
+    parts_by_node = parts(root, built.content, dict(built.places), "calibration", range(_sample_count(case)))
     model = Model(
         nodes=case.prepared.layers.nodes,
         graph=case.prepared.graph,
@@ -67,7 +67,7 @@ def cured(root: Path, recipe_json: str, int16: bool) -> dict[str, Cured]:
         forms=forms(root, recipe_json, int16=int16),
         int16=int16,
     )
-    return {name: Cured(parts=found[name], cure=cure) for name, cure in cures(model, found).items()}
+    return {name: Cured(parts=parts_by_node[name], cure=cure) for name, cure in cures(model, parts_by_node).items()}
 
 
 def _sample_count(case: OpenCase) -> int:

@@ -20,13 +20,13 @@ from autoselect.sources.wishes import Shapes
 def declared(kind: type[SharedSettings] = SearchSettings) -> Mapping[str, Option]:
     """The settings that users may set, by name, in the order of their declaration; how to work comes last."""
     types = get_type_hints(kind)
-    found = [
+    options = [
         _filled_in(option, name, types[name], field)
         for name, field in kind.model_fields.items()
         for option in field.metadata
         if isinstance(option, Option)
     ]
-    return {option.name: option for option in sorted(found, key=lambda option: option.last)}
+    return {option.name: option for option in sorted(options, key=lambda option: option.last)}
 
 
 def _filled_in(option: Option, name: str, kind: Any, field: FieldInfo) -> Option:
@@ -52,7 +52,7 @@ def told_of(name: str, kind: type[SharedSettings] = SearchSettings, *, in_python
     option = options[name]
     if not in_python:
         repeatable = option.kind in (list[str], Shapes) and "repeatable" not in option.panel
-        spelt = {other: re.split("[ /]", one.names)[0] for other, one in options.items()}
+        spelt = {other: re.split("[ /]", other_option.names)[0] for other, other_option in options.items()}
         return option.help.format_map(spelt) + (" Repeatable." if repeatable else "")
     text = f"{option.help} {option.more}".rstrip().format_map({other: f"``{other}``" for other in options})
     return f"If False: {text[0].lower()}{text[1:]}" if option.turns_off else text

@@ -85,8 +85,8 @@ def log_prices(looked: Sequence[Looked]) -> np.ndarray:
     It is the share of error, a ratio of powers, times the square of the file's size in bytes. So what doubles a file
     must at least halve the amplitude of the error, as models must to be recommended.
     """
-    size = 2.0 * float(np.mean([math.log(one.size_bytes) for one in looked]))
-    return np.asarray(np.mean([np.log(np.maximum(one.shares, _NO_ERROR)) for one in looked], axis=0) + size)
+    size = 2.0 * float(np.mean([math.log(candidate.size_bytes) for candidate in looked]))
+    return np.asarray(np.mean([np.log(np.maximum(candidate.shares, _NO_ERROR)) for candidate in looked], axis=0) + size)
 
 
 def look_at_each(
@@ -115,20 +115,20 @@ def look_at_each(
     contents = [case.builder.content(Recipe.from_json(recipe)) for recipe in recipes]
     runners = [Runner(wide_kernels.quick(content)) for content in contents]
     store, runs = case.samples(samples), [run_of(runner, samples) for runner in runners]
-    found = np.full((len(recipes), len(rows)), np.nan)
+    all_shares = np.full((len(recipes), len(rows)), np.nan)
     done = list[int]()
     in_parts = instead_of and not any(runner.has_steps for runner in runners)  # Steps have an order.
     for places in _looks(len(rows)) if in_parts else [range(len(rows))]:
         for place in places:
             sample = store.inputs(rows[place])
             theirs = expected.outputs[place]
-            found[:, place] = [_noise_to_signal(run(sample), theirs, expected.groups) for run in runs]
+            all_shares[:, place] = [_noise_to_signal(run(sample), theirs, expected.groups) for run in runs]
         done = sorted([*done, *places])
         looked = [
             Looked(
                 shares=shares[np.isfinite(shares)].tolist(), size_bytes=len(content), is_whole=len(done) == len(rows)
             )
-            for shares, content in zip(found[:, done], contents, strict=True)
+            for shares, content in zip(all_shares[:, done], contents, strict=True)
         ]
         if instead_of and len(done) < len(rows) and _is_hopeless(looked, done, *instead_of):
             break
@@ -157,7 +157,7 @@ def _is_hopeless(
         samples differ: repairs that change no output of these may change others. False, too, if a sample was left out,
         since then nobody knows which shares are of the same sample.
     """
-    if any(len(one.shares) < len(done) for one in looked):
+    if any(len(candidate.shares) < len(done) for candidate in looked):
         return False
     others = [
         Looked(shares=[row[place] for place in done], size_bytes=size) for row, size in zip(shares, sizes, strict=True)
@@ -289,7 +289,7 @@ def samples_of(case: OpenCase, samples: str, rows: Sequence[int]) -> Iterator[Ma
 def groups_of(outputs: Sequence[Outputs]) -> dict[str, tuple[ChannelGroup, ...]]:
     """Groups of channels of unlike ranges by output, from what the float model gives for some samples."""
     shapes = {key: {sample[key].shape for sample in outputs} for key in (outputs[0] if outputs else ())}
-    some = {key: some_samples(len(outputs), outputs[0][key].nbytes) for key, found in shapes.items() if len(found) == 1}
+    some = {key: some_samples(len(outputs), outputs[0][key].nbytes) for key, sizes in shapes.items() if len(sizes) == 1}
     return {
         key: channel_groups(np.stack([in_reals(sample[key]) for sample in outputs[few]])) for key, few in some.items()
     }

@@ -91,7 +91,7 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
         classes = _classes(ours.y_true, theirs.y_pred, ours.y_pred)
         answers = np.stack([ours.y_true, theirs.y_pred, ours.y_pred], axis=1)[worst].tolist()
     numbers, groups = _numbers(case, part), case.part(part).groups
-    found = (
+    sample_effects = (
         SampleEffect(
             index=numbers[i] if numbers else i,
             group=groups[i] if groups else None,
@@ -102,7 +102,7 @@ def compare(case: OpenCase, sha256: str, part: str) -> Effects | None:
         )
         for i, (label, float_answer, answer) in zip(worst, answers, strict=True)
     )
-    return Effects(classes=classes, samples=tuple(found))
+    return Effects(classes=classes, samples=tuple(sample_effects))
 
 
 def _evidence(case: OpenCase, sha256: str, part: str) -> list[np.ndarray]:

@@ -139,6 +139,6 @@ def logged(listener: Listener) -> Listener:
 def _outcome(trial: TrialFinished) -> str:
     if trial.error is not None:
         return f"failed. {trial.error}"
-    told = "dropped by racing" if trial.dropped else f"score {trial.score:.6g}, penalty {trial.penalty:.6g}"
+    outcome = "dropped by racing" if trial.dropped else f"score {trial.score:.6g}, penalty {trial.penalty:.6g}"
     size = "" if trial.size_bytes is None else f", {trial.size_bytes} bytes"
-    return f"{told}{size}{', known already' if trial.reused else ''}"
+    return f"{outcome}{size}{', known already' if trial.reused else ''}"

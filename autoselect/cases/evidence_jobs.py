@@ -86,14 +86,14 @@ def _is_float(case: OpenCase, sha256: str) -> bool:
     return all(op.kind in (OpKind.FLOAT, OpKind.NEUTRAL) for op in graph.ops)
 
 
-def paired_noise(root: Path, one: str, other: str) -> float:
+def paired_noise(root: Path, sha256: str, other: str) -> float:
     """Standard error of what the scores of two candidates differ by on the search samples, sample by sample.
 
     Returns:
         NaN where it is not known: with an evaluator that returns one number, and where rows of one were not kept.
     """
     case = open_case(root)
-    ours, theirs = (case.rows(key) for key in (one, other))
+    ours, theirs = (case.rows(key) for key in (sha256, other))
     if ours is None or theirs is None:
         return math.nan
     return pairs.paired_drop(case.pairs(), ours, theirs, groups=case.groups("search")).error
@@ -205,9 +205,9 @@ def score_types(root: Path, recipe_json: str, float_score: float) -> tuple[float
         Recipe(denylisted_nodes=nodes, fallback="float", per_channel=recipe.per_channel, io_type=recipe.io_type)
     )
     write_bytes(case.files.candidate(candidate.sha256), candidate.content)
-    found = score(root, candidate.sha256, "search", True)
+    reply = score(root, candidate.sha256, "search", True)
     with score_errors(candidate.sha256):
-        return found.value, drop_interval(root, candidate.sha256, found, float_score)
+        return reply.value, drop_interval(root, candidate.sha256, reply, float_score)
 
 
 def _rows(case: OpenCase, sha256: str, part: str) -> np.ndarray:

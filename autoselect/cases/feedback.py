@@ -94,7 +94,7 @@ def feed_back(root: Path, fed: Mapping[str, str]) -> None:
     folder, runner = files.samples("calibration"), Runner(files.float_model.read_bytes())
     given = SampleStore.open(folder)
     samples = (given.inputs(i) for i in range(len(given)))
-    filled = SampleStore.write(folder, ((one, None) for one in _stepped(runner, samples, fed)), runner.inputs)
+    filled = SampleStore.write(folder, ((sample, None) for sample in _stepped(runner, samples, fed)), runner.inputs)
     if filled.signature == given.signature:
         raise DataError(
             f"--feedback: every calibration sample holds {', '.join(map(repr, fed))}, so nothing is fed back. Leave it "

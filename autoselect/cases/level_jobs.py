@@ -152,13 +152,13 @@ def _with(float_model: fb.Model, index: int, values: np.ndarray, bias: np.ndarra
     Raises:
         SkipError: If the float model's bias is no constant.
     """
-    found = editing.copied(float_model)
-    graph = found.subgraphs[0]
+    model = editing.copied(float_model)
+    graph = model.subgraphs[0]
     op = graph.operators[index]
     # Each operand is a tensor of its own.
-    graph.tensors[op.inputs[1]].buffer = editing.add_buffer(found, values.astype(np.float32))
+    graph.tensors[op.inputs[1]].buffer = editing.add_buffer(model, values.astype(np.float32))
     if bias is not None:
-        place = bias_of(op, WEIGHTED[fb.op_type(found, op)])
-        own = fb.constant_values(found, graph.tensors[place]) if place >= 0 else 0.0
-        add(found, op, bias - own)
-    return found
+        place = bias_of(op, WEIGHTED[fb.op_type(model, op)])
+        own = fb.constant_values(model, graph.tensors[place]) if place >= 0 else 0.0
+        add(model, op, bias - own)
+    return model

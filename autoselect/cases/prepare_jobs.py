@@ -47,9 +47,9 @@ _ROUNDED = (
 
 def load_float_model(source: Path | bytes, out: Path, wishes: Wishes) -> None:
     """Convert or read a source and write the float model, with what there is to say of it, into a folder."""
-    found = loading.float_model(source, wishes)
-    write_bytes(out / "float.tflite", found.content)
-    write_json(out / "notes.json", found.notes)
+    float_model = loading.float_model(source, wishes)
+    write_bytes(out / "float.tflite", float_model.content)
+    write_json(out / "notes.json", float_model.notes)
 
 
 def prepare(
@@ -60,10 +60,10 @@ def prepare(
     store = SampleStore.open(files.samples("calibration"))
     content = files.float_model.read_bytes()
     is_given = files.integer_model.exists() or quantizer == "litert"
-    normalised, told, notes = _normalised(content, store, exact_rewrites=exact_rewrites and not is_given)
+    normalised, caveats, notes = _normalised(content, store, exact_rewrites=exact_rewrites and not is_given)
     if files.integer_model.exists():
         normalised, calibrated_model = _with_given(content, normalised, files.integer_model.read_bytes())
-        told = (*told, *calibration.clipped_inputs(calibrated_model.file.model, _first(store, _COMPARED_SAMPLES)))
+        caveats = (*caveats, *calibration.clipped_inputs(calibrated_model.file.model, _first(store, _COMPARED_SAMPLES)))
     elif quantizer == "litert":
         samples = (store.inputs(i) for i in range(len(store)))
         made = litert.integer_models(content, samples, per_channel=per_channel)
@@ -80,7 +80,10 @@ def prepare(
         try:
             table = layer_table(calibrated_model, nodes, picked, per_channel=per_channel, kit=kit)
         except ScoreError as exc:
-            told = (*told, f"The errors of single layers are not known: the model that measures them cannot run. {exc}")
+            caveats = (
+                *caveats,
+                f"The errors of single layers are not known: the model that measures them cannot run. {exc}",
+            )
     remarks = proof.remarks(
         Builder(calibrated_model, nodes, kit),
         nodes,
@@ -98,7 +101,7 @@ def prepare(
             calibrated=calibrated_model,
             layers=table,
             folded=normalised.folded,
-            remarks=(*told, *remarks),
+            remarks=(*caveats, *remarks),
             notes=(*notes, *_respelled(normalised.respelled)),
         ),
     )
@@ -160,22 +163,22 @@ def _normalised(
         why = f"its outputs and the folded model's {comparing.in_words(apart)}"
     except (BuildError, ScoreError) as exc:
         why = str(exc)
-    told = (
+    caveats = (
         f"The float model is taken as it is, and not folded and merged beforehand: {why.rstrip('.')}. "
         "If the quantizer merges an op into another, the search may not be able to choose for it alone.",
     )
-    return normalise.as_it_is(content), told, ()
+    return normalise.as_it_is(content), caveats, ()
 
 
 def _respelled(types: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for before, now in types:
-        found.setdefault(now, Counter())[before] += 1
+        counts.setdefault(now, Counter())[before] += 1
     return tuple(
         f"Computed by {now}, which gives the same bit for bit and has an integer form: "
         + ", ".join(f"{times} {before}" for before, times in ops.items())
         + "."
-        for now, ops in found.items()
+        for now, ops in counts.items()
     )
 
 
@@ -243,6 +246,6 @@ def int16_proof(root: Path, per_channel: bool) -> Int16Proof:
     case = open_case(root)
     samples = _first(case.samples("calibration"), proof.PROOF_SAMPLES)
     nodes = case.prepared.layers.nodes
-    told = proof.int16_remarks(case.builder, nodes, case.kit, samples=samples, per_channel=per_channel)
+    remarks = proof.int16_remarks(case.builder, nodes, case.kit, samples=samples, per_channel=per_channel)
     blueprint = case.builder.blueprint(Recipe(per_channel=per_channel), int16=True)
-    return Int16Proof(is_possible=bool(blueprint.int16_nodes), remarks=told)
+    return Int16Proof(is_possible=bool(blueprint.int16_nodes), remarks=remarks)

@@ -145,9 +145,9 @@ def _race(attempt: Attempt, schedule: racing.Schedule, rules: racing.Race | None
             )
     if attempt.case.scoring.evaluator is None:
         return summary(attempt, evidence, interval=False)
-    found = Evaluated(rows=evidence[0], judging=attempt.case.judging("search"))
+    evaluation = Evaluated(rows=evidence[0], judging=attempt.case.judging("search"))
     assert attempt.runner is not None
-    return summary_of_evaluated(attempt, found, closeness(attempt.case, attempt.runner), interval=False)
+    return summary_of_evaluated(attempt, evaluation, closeness(attempt.case, attempt.runner), interval=False)
 
 
 def _closeness(
@@ -180,7 +180,7 @@ def _observed(attempt: Attempt, numbers: Sequence[int]) -> list[np.ndarray]:
     if evaluator is None:
         return evaluate.observe(attempt.runner, case.part("search"), attempt.metrics, case.reference("search"), numbers)
     assert attempt.runner is not None
-    found = evaluate.call_evaluator(evaluator, attempt.runner, split="search", samples=numbers)
-    if found.judging.score is not None or found.rows.shape[1] != 1:
+    evaluation = evaluate.call_evaluator(evaluator, attempt.runner, split="search", samples=numbers)
+    if evaluation.judging.score is not None or evaluation.rows.shape[1] != 1:
         raise MetricError("The evaluator gave one number for each sample before, and now something else.")
-    return [found.rows]
+    return [evaluation.rows]

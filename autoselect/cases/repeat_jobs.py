@@ -53,8 +53,8 @@ def repeats(
     return True
 
 
-def _same(found: Outputs, expected: Outputs) -> bool:
-    return all(found[key].tobytes() == value.tobytes() for key, value in expected.items())
+def _same(outputs: Outputs, expected: Outputs) -> bool:
+    return all(outputs[key].tobytes() == value.tobytes() for key, value in expected.items())
 
 
 def check(root: Path, sha256: str, seconds: float) -> bool:

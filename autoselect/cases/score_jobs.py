@@ -167,15 +167,15 @@ def _evaluated(attempt: Attempt, evaluator: evaluate.Evaluator, interval: bool) 
     assert attempt.runner is not None
     if attempt.sha256 == FLOAT and attempt.part == "search" and isinstance(attempt.runner, Runner):
         with clipping_jobs.ends_kept(attempt.runner, attempt.case.files.evaluator_ends):
-            found = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
-        _check_samples(evaluator, attempt.runner, found)
+            evaluation = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
+        _check_samples(evaluator, attempt.runner, evaluation)
     else:
-        found = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
+        evaluation = evaluate.call_evaluator(evaluator, attempt.runner, split=attempt.part)
     near = closeness(attempt.case, attempt.runner) if attempt.part == "search" else UNKNOWN
-    return summary_of_evaluated(attempt, found, near, interval=interval)
+    return summary_of_evaluated(attempt, evaluation, near, interval=interval)
 
 
-def _check_samples(evaluator: evaluate.Evaluator, runner: Running, found: Evaluated) -> None:
+def _check_samples(evaluator: evaluate.Evaluator, runner: Running, evaluation: Evaluated) -> None:
     """Check that an evaluator with a parameter ``samples`` scores the samples that it is asked for, in that order.
 
     It scores a few search samples once more, the highest number first.
@@ -184,12 +184,15 @@ def _check_samples(evaluator: evaluate.Evaluator, runner: Running, found: Evalua
         MetricError: If one of them has another score than in the full run: races would then compare candidates on
             different samples.
     """
-    if len(found.rows) < 2 or not evaluate.takes(evaluator, "samples"):
+    if len(evaluation.rows) < 2 or not evaluate.takes(evaluator, "samples"):
         return
-    first = found.rows.reshape(len(found.rows), -1)[:, 0]  # Samples of one score would not tell.
+    first = evaluation.rows.reshape(len(evaluation.rows), -1)[:, 0]  # Samples of one score would not tell.
     some = spread_rows(len(first), max(min(len(first) // 10, 8), 2))
     chosen = sorted({*some, int(np.argmin(first)), int(np.argmax(first))}, reverse=True)
-    again, expected = evaluate.call_evaluator(evaluator, runner, split="search", samples=chosen), found.rows[chosen]
+    again, expected = (
+        evaluate.call_evaluator(evaluator, runner, split="search", samples=chosen),
+        evaluation.rows[chosen],
+    )
     if again.rows.shape != expected.shape or not np.allclose(again.rows, expected, equal_nan=True):
         raise MetricError(
             f"The evaluator must score the samples whose numbers it gets as samples, in their order. For {chosen} it "
@@ -198,14 +201,14 @@ def _check_samples(evaluator: evaluate.Evaluator, runner: Running, found: Evalua
         )
 
 
-def summary_of_evaluated(attempt: Attempt, found: Evaluated, near: np.ndarray, *, interval: bool) -> ScoreReply:
+def summary_of_evaluated(attempt: Attempt, evaluation: Evaluated, near: np.ndarray, *, interval: bool) -> ScoreReply:
     """The score of what an evaluator said of a whole part, with its noise; keeps rows.
 
     Noise is measured at once, also that of a function of the user's: later only samples of a metric are known.
 
     Args:
         attempt: What was evaluated.
-        found: What the evaluator said.
+        evaluation: What the evaluator said.
         near: How close the model's outputs are to float's, in dB; without rows if that is not known.
         interval: Whether to compute ``low`` and ``high``.
 
@@ -214,16 +217,16 @@ def summary_of_evaluated(attempt: Attempt, found: Evaluated, near: np.ndarray, *
     """
     case, part, is_float = attempt.case, attempt.part, attempt.sha256 == FLOAT
     theirs = None if is_float else case.rows(FLOAT, part)
-    if theirs is not None and theirs.shape != found.rows.shape:
-        raise MetricError(_unlike_float(found.rows, theirs))
-    case.keep_judging(part, found.judging, anew=is_float)
+    if theirs is not None and theirs.shape != evaluation.rows.shape:
+        raise MetricError(_unlike_float(evaluation.rows, theirs))
+    case.keep_judging(part, evaluation.judging, anew=is_float)
     metric = case.pairs(part)
-    reply = replace(_reply(attempt, metric, found.rows, near, interval), samples=0)
-    if len(found.rows) == 1:
+    reply = replace(_reply(attempt, metric, evaluation.rows, near, interval), samples=0)
+    if len(evaluation.rows) == 1:
         return replace(reply, noise=0.0)
     if not metric.is_costly or part != "search":
         return reply
-    paired = _paired(case, metric, found.rows)
+    paired = _paired(case, metric, evaluation.rows)
     return replace(reply, noise=paired["noise"], bound=paired["bound"])
 
 
@@ -329,5 +332,5 @@ def _paired(case: OpenCase, metric: Metric, rows: np.ndarray) -> dict[str, float
     theirs = case.rows(FLOAT)
     if theirs is None:
         return {"noise": np.nan, "bound": np.nan}
-    found = paired_drop(metric, rows, theirs, groups=case.groups("search"))
-    return {"noise": found.error, "bound": found.bound}
+    drop = paired_drop(metric, rows, theirs, groups=case.groups("search"))
+    return {"noise": drop.error, "bound": drop.bound}

@@ -84,27 +84,27 @@ def _overlapping(parts: Mapping[str, SampleStore]) -> list[str]:
     shared = shared_windows(parts["search"], parts["heldout"])
     if not shared:
         return []
-    one, count = shared[0], checked(parts["heldout"])
+    pair, count = shared[0], checked(parts["heldout"])
     return [
         f"{len(shared)} of the {count} held-out samples that were checked overlap with search samples, as windows cut "
-        f"from one recording do. Held-out sample {one.second} and search sample {one.first}, counted from 0, share "
-        f"{100 * one.share:.0f} % of input {one.key!r} along axis {one.axis}. The held-out score is then too good. "
+        f"from one recording do. Held-out sample {pair.second} and search sample {pair.first}, counted from 0, share "
+        f"{100 * pair.share:.0f} % of input {pair.key!r} along axis {pair.axis}. The held-out score is then too good. "
         "Label the recordings by groups, or bring held-out samples of other recordings (--heldout)."
     ]
 
 
 def _copied(parts: Mapping[str, SampleStore]) -> list[str]:
     """Warnings where samples are there more than once; a few copies among many samples change nothing."""
-    told = []
+    warnings = []
     for part, store in parts.items():
         count, distinct = len(store), len(set(store.digests))
         if store.groups is None and distinct < 0.95 * count:
-            told.append(
+            warnings.append(
                 f"{count - distinct} of the {count} {_TOLD[part]} samples are copies of others, and each counts as a "
                 f"sample of its own: bounds are closer than {counted(distinct, 'sample')} can show. Leave the copies "
                 "out, or put each sample and its copies into one group."
             )
-    return told
+    return warnings
 
 
 def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
@@ -114,20 +114,20 @@ def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
     counts = {part: len(set(store.groups)) for part, store in parts.items() if store.groups is not None}
     if min(counts.values(), default=few_groups) >= few_groups:
         return []
-    told = " and ".join(f"{count} groups of {_TOLD[part]} samples" for part, count in counts.items())
+    summary = " and ".join(f"{count} groups of {_TOLD[part]} samples" for part, count in counts.items())
     return [
-        f"There are only {told}. Samples of a group are not independent of each other, so intervals and bounds are "
+        f"There are only {summary}. Samples of a group are not independent of each other, so intervals and bounds are "
         f"over groups, and wide with so few. Bring at least {few_groups} groups for each part."
     ]
 
 
 def _unlabelled(store: SampleStore) -> list[str]:
     """A question where the order of samples tells of groups, and none are labelled."""
-    found = alike_neighbours(store) if store.groups is None else None
-    if found is None:
+    tally = alike_neighbours(store) if store.groups is None else None
+    if tally is None:
         return []
     return [
-        f"Samples are more like their next ones than like others of the same target: {found.nearer} of {found.pairs}, "
+        f"Samples are more like their next ones than like others of the same target: {tally.nearer} of {tally.pairs}, "
         "where half are by chance. Do samples that follow each other come from one speaker, subject or recording? Then "
         "label these by groups: intervals and bounds are too narrow without them."
     ]

@@ -310,7 +310,7 @@ class SearchSettings(SharedSettings):
     repairs: Annotated[
         bool | Iterable[str],
         checked_as(
-            bool | tuple[str, ...], lambda told: told if isinstance(told, bool) else Recipe(repairs=told).repairs
+            bool | tuple[str, ...], lambda wish: wish if isinstance(wish, bool) else Recipe(repairs=wish).repairs
         ),
         Option(
             "Try repairs that add no float op, such as bias correction.",
@@ -364,7 +364,7 @@ class SearchSettings(SharedSettings):
         float | str | None,
         checked_as(
             Annotated[float, Field(gt=0)] | None,
-            lambda told: parse_size(told) if isinstance(told, str) else told,
+            lambda size: parse_size(size) if isinstance(size, str) else size,
             first=True,
         ),
         _goal("Largest file: bytes, 48kB, 1.5MB.", "A number, or a text with a unit.", kind=Bytes, example="400kB"),

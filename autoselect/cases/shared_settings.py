@@ -28,8 +28,8 @@ Given = Annotated[_T, GetPydanticSchema(lambda *_: any_schema()), Field(exclude=
 """What is taken as it is and not kept in the manifest, which holds plain values: data, files, who listens."""
 
 
-def checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value, *, first: bool = False) -> Any:
-    """What a value becomes, where callers may write it in more ways; ``known`` refuses names that nothing has.
+def checked_as(kind: Any, conversion: Callable[[Any], Any] = lambda value: value, *, first: bool = False) -> Any:
+    """What a value becomes, where callers may write it in more ways; ``conversion`` refuses names that nothing has.
 
     With ``first`` it reads the value as it was given, which need not be of that kind yet.
     """
@@ -37,7 +37,7 @@ def checked_as(kind: Any, known: Callable[[Any], Any] = lambda value: value, *, 
 
     def checked(value: Any) -> Any:
         try:
-            return known(value)
+            return conversion(value)
         except (RecipeError, UsageError) as exc:
             raise ValueError(str(exc)) from exc
 

@@ -47,16 +47,16 @@ def _fields(built: Mapping[str, Any]) -> dict[str, str]:
     from autoselect.report.tables.frames import format_size
 
     kinds, reasons = Counter(built["kinds"].values()), Counter(built["fallbacks"].values())
-    told = {
+    fields = {
         "written": str(built["path"]),
         "size": format_size(built["size_bytes"]),
         "sha256": str(built["sha256"]),
         "nodes": ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
     }
     if reasons:
-        told["fell back"] = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
-        told[""] = "--json names the nodes"
-    return told
+        fields["fell back"] = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
+        fields[""] = "--json names the nodes"
+    return fields
 
 
 @with_debug
@@ -85,20 +85,20 @@ def compile_model(
     from autoselect.cli.results import print_json
 
     with results_only_on_stdout():
-        found = run_compile(model, target=target, output=output, force=force)
+        compilation = run_compile(model, target=target, output=output, force=force)
     if as_json:
-        print_json(found)
+        print_json(compilation)
     else:
-        for number, made in enumerate(found["models"]):
+        for number, made in enumerate(compilation["models"]):
             if number:
                 print_lines([""])
             _print(made)
-    for made in found["models"]:
+    for made in compilation["models"]:
         for message in made["warnings"]:
             warn(message)
-    for chip, reason in found["failed"].items():
+    for chip, reason in compilation["failed"].items():
         warn(f"There is no file for {chip}. {reason}")
-    if found["failed"]:
+    if compilation["failed"]:
         raise typer.Exit(PreparationError.exit_code)
 
 

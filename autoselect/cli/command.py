@@ -21,7 +21,7 @@ def with_settings(parameters: Sequence[inspect.Parameter]) -> Callable[[Callable
     def change(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def command(**given: Any) -> Any:
-            return function(settings={one.name: given.pop(one.name) for one in parameters}, **given)
+            return function(settings={parameter.name: given.pop(parameter.name) for parameter in parameters}, **given)
 
         return _signed(command, function, {"settings": parameters})
 
@@ -68,7 +68,7 @@ def _signed(
     """The command with a function's parameters, others in place of some, and switches before ``--help-all``."""
     own = inspect.signature(function, eval_str=True).parameters.values()
     kind = inspect.Parameter.KEYWORD_ONLY
-    switches = [inspect.Parameter(name, kind, annotation=told, default=False) for name, told in last.items()]
-    found = [one for mine in own for one in instead.get(mine.name, (mine,))] + switches
-    command.__signature__ = inspect.Signature(sorted(found, key=lambda one: one.name == "help_all"))  # type: ignore[attr-defined]
+    switches = [inspect.Parameter(name, kind, annotation=option, default=False) for name, option in last.items()]
+    parameters = [parameter for mine in own for parameter in instead.get(mine.name, (mine,))] + switches
+    command.__signature__ = inspect.Signature(sorted(parameters, key=lambda parameter: parameter.name == "help_all"))  # type: ignore[attr-defined]
     return command

@@ -56,7 +56,7 @@ class Key:
 
 def keys_of(command: Callable[..., object]) -> dict[str, Key]:
     """What a file may set, in the command's order: the long options without their dashes, and the arguments."""
-    found = {}
+    keys = {}
     for name, parameter in inspect.signature(command).parameters.items():
         kind, info = get_args(parameter.annotation)[:2]
         # In an annotation, typer keeps the first option where the default would be.
@@ -64,7 +64,7 @@ def keys_of(command: Callable[..., object]) -> dict[str, Key]:
         options = [part for text in written for part in text.split("/") if part.startswith("--")]
         key = options[0].removeprefix("--") if options else name.replace("_", "-")
         if key not in _NO_KEYS:
-            found[key] = Key(
+            keys[key] = Key(
                 name=name,
                 kind=int | float | str if info.parser else Annotated[kind, Field(ge=info.min, le=info.max)],
                 parser=info.parser,
@@ -72,7 +72,7 @@ def keys_of(command: Callable[..., object]) -> dict[str, Key]:
                 help=info.help or "",
                 panel=info.rich_help_panel if isinstance(info.rich_help_panel, str) else "",
             )
-    return found
+    return keys
 
 
 def read_config(context: typer.Context, path: str | None, command: Callable[..., object]) -> str | None:
@@ -98,11 +98,11 @@ def _read(path: str) -> dict[str, Any]:
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Every value under its path; there are no tables, so a path of several parts is unknown later on."""
-    found: dict[str, Any] = {}
+    values_by_path: dict[str, Any] = {}
     for key, value in values.items():
         inner = _flat(value) if isinstance(value, Mapping) else {}
-        found |= {f"{key}.{name}": item for name, item in inner.items()} if inner else {key: value}
-    return found
+        values_by_path |= {f"{key}.{name}": item for name, item in inner.items()} if inner else {key: value}
+    return values_by_path
 
 
 def _validated(values: Mapping[str, Any], keys: Mapping[str, Key], path: str) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _seen(seen: Mapping[str, Any]) -> list[str]:
 
 
 def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
-    found = {
+    examples = {
         "model": seen["model"],
         "calibration": "calibration.npz",
         "evaluation": "labelled.npz",
@@ -206,9 +206,9 @@ def _entry(name: str, key: Key, seen: Mapping[str, Any]) -> list[str]:
     if name == "metric":
         lines.append(f"#   {seen['metric']}: {seen['why']}.")
     if name in _ALWAYS or seen.get(name):
-        return [*lines, f"{name} = {_toml(found.get(name, key.default))}"]
+        return [*lines, f"{name} = {_toml(examples.get(name, key.default))}"]
     if key.default is None:
-        example = found.get(name, declared()[key.name].example)
+        example = examples.get(name, declared()[key.name].example)
         return [*lines, f"# {name} = {_toml('' if example is None else example)}  # not set by default"]
     return [*lines, f"# {name} = {_toml(key.default)}"]
 

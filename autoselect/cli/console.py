@@ -252,8 +252,8 @@ def _lasting(listener: Listener) -> Listener:
 
     def tell(event: Event) -> None:
         try:
-            for one in heard:
-                one(event)
+            for receiver in heard:
+                receiver(event)
         except OSError:
             heard.clear()
 

@@ -22,55 +22,55 @@ def diagnose(*, settings: Mapping[str, Any], as_json: AsJson = False, help_all: 
     from autoselect import diagnose as run_diagnose
     from autoselect.cli.results import print_json
 
-    told = in_python(DiagnosisSettings, settings)
+    arguments = in_python(DiagnosisSettings, settings)
     with watching() as watcher:
-        found = run_diagnose(told.pop("model"), **told, listener=watcher)
-    for message in found.facts.get("warnings") or ():
+        diagnosis = run_diagnose(arguments.pop("model"), **arguments, listener=watcher)
+    for message in diagnosis.facts.get("warnings") or ():
         if message not in watcher.warned:
             warn(str(message))
     if as_json:
-        print_json(_as_json(found))
+        print_json(_as_json(diagnosis))
     else:
-        _print_diagnosis(found)
+        _print_diagnosis(diagnosis)
 
 
-def _as_json(found: Diagnosis) -> dict[str, Any]:
+def _as_json(diagnosis: Diagnosis) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "facts": found.facts,
-        "model_metrics": found.model_metrics,
-        "advice": [asdict(item) for item in found.advice],
-        "layer_statistics": found.layer_statistics.to_dict("records"),
-        "node": found.node,
-        "directory": None if found.directory is None else str(found.directory),
-        "figures": [str(path) for path in found.figures],
+        "facts": diagnosis.facts,
+        "model_metrics": diagnosis.model_metrics,
+        "advice": [asdict(item) for item in diagnosis.advice],
+        "layer_statistics": diagnosis.layer_statistics.to_dict("records"),
+        "node": diagnosis.node,
+        "directory": None if diagnosis.directory is None else str(diagnosis.directory),
+        "figures": [str(path) for path in diagnosis.figures],
     }
 
 
-def _print_diagnosis(found: Diagnosis) -> None:
+def _print_diagnosis(diagnosis: Diagnosis) -> None:
     from autoselect.report.tables import layer_tables as tables
     from autoselect.report.tables.model_tables import aligned
 
     width = max(out().width, 60)
-    rows = found.layer_statistics
-    print_lines((tables.facts_line(found.facts),))
+    rows = diagnosis.layer_statistics
+    print_lines((tables.facts_line(diagnosis.facts),))
     suspects = tables.suspect_lines(rows, count=10, width=width)
     print_lines(suspects or ("No node has a measured error.",), title="Largest errors")
     if cures := tables.cure_lines(rows, width=width):
         print_lines(cures, title="Cheapest cures")
     if ablation := tables.ablation_lines(rows, width=width):
         print_lines(ablation, title="Ablation")
-    if found.model_metrics:
-        print_lines(aligned(tables.metric_rows(found.model_metrics), right=(1,)), title="Whole model")
-    advice = tables.advice_lines(found.advice, width=width)
+    if diagnosis.model_metrics:
+        print_lines(aligned(tables.metric_rows(diagnosis.model_metrics), right=(1,)), title="Whole model")
+    advice = tables.advice_lines(diagnosis.advice, width=width)
     print_lines(advice or ("Nothing stands out.",), title="Advice")
-    _print_files(found)
+    _print_files(diagnosis)
 
 
-def _print_files(found: Diagnosis) -> None:
-    if found.directory is None:
+def _print_files(diagnosis: Diagnosis) -> None:
+    if diagnosis.directory is None:
         print_lines(("", "No files were kept; --output keeps the tables and figures."))
         return
-    names = sorted(path.name for path in found.directory.iterdir() if path.is_file())
-    print_lines([f"  {name}" for name in names], title=f"Files in {found.directory}:")
+    names = sorted(path.name for path in diagnosis.directory.iterdir() if path.is_file())
+    print_lines([f"  {name}" for name in names], title=f"Files in {diagnosis.directory}:")

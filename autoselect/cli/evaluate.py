@@ -83,7 +83,7 @@ def evaluate(
     from autoselect.cli.results import print_json
 
     with watching():
-        found = run_evaluate(
+        score = run_evaluate(
             models[0],
             evaluation=evaluation,
             metric=metric,
@@ -95,54 +95,54 @@ def evaluate(
             target=target,
         )
     if as_json:
-        print_json(found)
+        print_json(score)
     else:
-        _print_score(found)
-    for message in (*found["warnings"], *(found["target"] or {}).get("notes", ())):
+        _print_score(score)
+    for message in (*score["warnings"], *(score["target"] or {}).get("notes", ())):
         warn(message)
-    if any(limit is not None for limit in limits.values()) and (missed := found.unmet(**limits)):
+    if any(limit is not None for limit in limits.values()) and (missed := score.unmet(**limits)):
         for sentence in missed:
             warn(sentence)
         raise typer.Exit(EXIT_NOTHING_FEASIBLE)
 
 
-def _fields(found: Mapping[str, Any]) -> dict[str, str]:
+def _fields(score: Mapping[str, Any]) -> dict[str, str]:
     from autoselect.report.tables.frames import format_penalty, format_score, format_size
 
-    low, high = (format_score(found.get(end), scale=found["score"]) for end in ("low", "high"))
-    lost = found.get("drop")
-    drop = {} if lost is None else {"drop against float": format_score(lost, scale=found["score"])}
+    low, high = (format_score(score.get(end), scale=score["score"]) for end in ("low", "high"))
+    lost = score.get("drop")
+    drop = {} if lost is None else {"drop against float": format_score(lost, scale=score["score"])}
     fields = {
-        str(found["metric"]): f"{format_score(found['score'])} (95 % interval {low} to {high})",
+        str(score["metric"]): f"{format_score(score['score'])} (95 % interval {low} to {high})",
         **drop,
-        "samples": str(found["samples"]),
-        "size": format_size(found["size_bytes"]),
+        "samples": str(score["samples"]),
+        "size": format_size(score["size_bytes"]),
     }
-    if found["target"] is not None:
+    if score["target"] is not None:
         return fields
     return {
         **fields,
-        "penalty": format_penalty(found["penalty"]),
-        "integer segments": str(found["segments"]),
-        "float ops": str(found["float_ops"]),
-        "bytes between integer and float": str(found["crossing_bytes"]),
+        "penalty": format_penalty(score["penalty"]),
+        "integer segments": str(score["segments"]),
+        "float ops": str(score["float_ops"]),
+        "bytes between integer and float": str(score["crossing_bytes"]),
     }
 
 
-def _print_score(found: Mapping[str, Any]) -> None:
+def _print_score(score: Mapping[str, Any]) -> None:
     """The score, and the verdict of the target as ``autoselect inspect`` has it."""
     from autoselect.cli.results import print_fields
     from autoselect.report.tables.model_tables import aligned
     from autoselect.report.tables.target_tables import cost_rows, each_cost, verdict_rows
 
-    print_fields(_fields(found))
-    target = found["target"]
+    print_fields(_fields(score))
+    target = score["target"]
     if target is None:
         return
     for chip in target["chips"]:
         print_lines(aligned(verdict_rows(chip, target["refusal"])), title=f"On {chip['name']}")
     if not target["chips"]:
-        print_lines(aligned(cost_rows(found)), title=f"On {target['name']}")
+        print_lines(aligned(cost_rows(score)), title=f"On {target['name']}")
     elif costs := each_cost(target):
         print_lines(aligned(costs), title="Cost on each chip")
 
@@ -153,24 +153,24 @@ def _report(models: list[str], evaluation: str, output: Path | None, as_json: bo
     from autoselect.cli.results import print_json
 
     with watching():
-        found = classification_report(models, evaluation=evaluation, output=output, **which)
+        report = classification_report(models, evaluation=evaluation, output=output, **which)
     if as_json:
-        print_json(found)
+        print_json(report)
     else:
-        _print_report(found, output)
-    for message in found["warnings"]:
+        _print_report(report, output)
+    for message in report["warnings"]:
         warn(message)
-    failed = [model for model in found["models"] if model["error"] is not None]
+    failed = [model for model in report["models"] if model["error"] is not None]
     for model in failed:
         warn(f"{model['path']} could not be run and is left out. {model['error']}")
     if failed:
         raise typer.Exit(PreparationError.exit_code)
 
 
-def _print_report(found: Mapping[str, Any], output: Path | None) -> None:
+def _print_report(report: Mapping[str, Any], output: Path | None) -> None:
     from autoselect.report.tables.class_tables import class_sections
 
-    for section in class_sections(found, out().width):
+    for section in class_sections(report, out().width):
         out().print(section.title, style="bold", markup=False, soft_wrap=True)
         print_lines((*section.lines, ""))
     if output is None:

@@ -75,7 +75,7 @@ def inspect(
     from autoselect.cli.results import print_json
 
     with results_only_on_stdout():
-        found = run_inspect(
+        inspection = run_inspect(
             models[0],
             compare=tuple(models[1:]),
             evaluation=evaluation,
@@ -87,15 +87,15 @@ def inspect(
             **in_python(SearchSettings, settings),
         )
     if as_json:
-        print_json(found)
+        print_json(inspection)
     elif compare:
-        _print_comparison([found, *found["compare"]])
+        _print_comparison([inspection, *inspection["compare"]])
     else:
-        _print_model(found, ops=ops, tensors=tensors)
+        _print_model(inspection, ops=ops, tensors=tensors)
         if target is not None:
-            _print_target(found)
-    told = [note for one in (found, *found["compare"]) for note in one["target"]["notes"]]
-    for message in (*told, *(found["score"] or {}).get("warnings", ())):
+            _print_target(inspection)
+    notes = [note for model in (inspection, *inspection["compare"]) for note in model["target"]["notes"]]
+    for message in (*notes, *(inspection["score"] or {}).get("warnings", ())):
         warn(message)
     if output is not None and not as_json:
         print_lines(("", f"Written to {output}: inspect.json, islands.png, islands.svg"))
@@ -108,19 +108,19 @@ def _print_comparison(models: Sequence[Mapping[str, Any]]) -> None:
         print_lines(block if number == 0 else ("", *block))
 
 
-def _print_model(found: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
+def _print_model(inspection: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
     from autoselect.report.tables import model_tables as tables
 
-    print_lines((tables.clean(str(found["path"])),))
-    print_lines(tables.aligned(tables.size_rows(found), right=(1, 2)), title="Bytes")
-    print_lines(tables.aligned(tables.fact_rows(found)), title="Counts")
-    print_lines(tables.aligned(tables.dtype_rows(found), right=(1,)), title="Tensors by dtype")
-    print_lines(tables.aligned(tables.op_type_rows(found), right=(1,)), title="Ops by type")
-    print_lines(tables.signature_lines(found) or ("none",), title="Signatures")
-    print_lines(tables.aligned(tables.fragmentation_rows(found)), title="Fragmentation of the main subgraph")
-    for graph in found["subgraphs"]:
+    print_lines((tables.clean(str(inspection["path"])),))
+    print_lines(tables.aligned(tables.size_rows(inspection), right=(1, 2)), title="Bytes")
+    print_lines(tables.aligned(tables.fact_rows(inspection)), title="Counts")
+    print_lines(tables.aligned(tables.dtype_rows(inspection), right=(1,)), title="Tensors by dtype")
+    print_lines(tables.aligned(tables.op_type_rows(inspection), right=(1,)), title="Ops by type")
+    print_lines(tables.signature_lines(inspection) or ("none",), title="Signatures")
+    print_lines(tables.aligned(tables.fragmentation_rows(inspection)), title="Fragmentation of the main subgraph")
+    for graph in inspection["subgraphs"]:
         _print_strip(graph)
-    for graph in found["subgraphs"]:
+    for graph in inspection["subgraphs"]:
         name = _heading(graph)
         if ops:
             print_lines(tables.aligned(tables.op_rows(graph), right=(0, 3)), title=f"Ops of {name} (* a constant)")
@@ -128,26 +128,26 @@ def _print_model(found: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
             print_lines(tables.aligned(tables.tensor_rows(graph), right=(3,)), title=f"Tensors of {name}")
 
 
-def _print_target(found: Mapping[str, Any]) -> None:
+def _print_target(inspection: Mapping[str, Any]) -> None:
     from autoselect.report.tables import target_tables as tables
     from autoselect.report.tables.model_tables import aligned
 
-    name, chips = found["target"]["name"], found["target"]["chips"]
+    name, chips = inspection["target"]["name"], inspection["target"]["chips"]
     for chip in chips:
-        _print_chip(chip, found["target"]["refusal"])
+        _print_chip(chip, inspection["target"]["refusal"])
     if chips:
-        if costs := tables.each_cost(found["target"]):
+        if costs := tables.each_cost(inspection["target"]):
             print_lines(aligned(costs), title="Cost on each chip")
         if any(chip["pieces"] for chip in chips):
-            print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
-            print_lines(tables.advice_lines(found))
+            print_lines(aligned(tables.island_rows(inspection), right=(0, 3)), title=f"Islands on {name}")
+            print_lines(tables.advice_lines(inspection))
         return
-    print_lines(aligned(tables.cost_rows(found)), title=f"On {name}")
-    header, *ops = tables.placement_rows(found)
+    print_lines(aligned(tables.cost_rows(inspection)), title=f"On {name}")
+    header, *ops = tables.placement_rows(inspection)
     right = [i for i, column in enumerate(header) if column in ("op", "cost")]
     print_lines(aligned([header, *ops], right=right), title=f"Ops on {name}")
-    print_lines(aligned(tables.island_rows(found), right=(0, 3)), title=f"Islands on {name}")
-    print_lines(tables.advice_lines(found))
+    print_lines(aligned(tables.island_rows(inspection), right=(0, 3)), title=f"Islands on {name}")
+    print_lines(tables.advice_lines(inspection))
 
 
 def _print_chip(chip: Mapping[str, Any], refusal: str | None) -> None:

@@ -42,27 +42,27 @@ def command_line() -> str:
 def option_of(name: str, kind: type[SharedSettings] = SearchSettings, **changes: Any) -> Any:
     """The option of a declared setting; ``changes`` are what this command has otherwise."""
     option = declared(kind)[name]
-    told: dict[str, Any] = {
+    keywords: dict[str, Any] = {
         "help": told_of(name, kind),
         "metavar": option.metavar or _metavar(option.kind),
         "min": option.low,
         "max": option.high,
     }
     if option.kind is Bytes:
-        told |= {"parser": read_size, "metavar": "SIZE"}
-    return typer.Option(*option.names.split(), **told | changes)
+        keywords |= {"parser": read_size, "metavar": "SIZE"}
+    return typer.Option(*option.names.split(), **keywords | changes)
 
 
 def _metavar(kind: Any) -> str | None:
     """What stands for a value: short for what has one type, the choices where there are some."""
-    kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
+    kinds = [member for member in get_args(kind) or (kind,) if member is not NoneType]
     return _METAVARS.get(kinds[0]) if len(kinds) == 1 else None
 
 
 def parameter_of(option: Option, info: Any, default: Any) -> inspect.Parameter:
     """A setting as a parameter of a command; ``info`` is typer's option or argument."""
-    told: Any = {Bytes: float, Shapes: list[str], Feedback: list[str]}.get(option.kind, option.kind)
-    kind: Any = Annotated[told if default is not None else told | None, info]
+    value_kind: Any = {Bytes: float, Shapes: list[str], Feedback: list[str]}.get(option.kind, option.kind)
+    kind: Any = Annotated[value_kind if default is not None else value_kind | None, info]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
 
@@ -70,24 +70,24 @@ def some_parameters(
     *names: str, kind: type[SharedSettings] = SearchSettings, panel: str | None = None
 ) -> list[inspect.Parameter]:
     """Some settings as parameters of a command, in a panel of its help."""
-    found = []
+    parameters = []
     for option in (declared(kind)[name] for name in names):
         default = ",".join(option.default) or None if isinstance(option.default, tuple) else option.default
         info = option_of(option.name, kind, rich_help_panel=panel)
-        found.append(parameter_of(option, info, not default if option.turns_off else default))
-    return found
+        parameters.append(parameter_of(option, info, not default if option.turns_off else default))
+    return parameters
 
 
 def parameters_of(kind: type[SharedSettings]) -> list[inspect.Parameter]:
     """All settings of a kind as parameters of a command, by the panels of its help."""
-    found = []
+    parameters = []
     places = {panel: place for place, panel in enumerate((*PANELS[:-1], "", ADVANCED))}
     for name, option in sorted(declared(kind).items(), key=lambda item: places.get(item[1].panel, places[""])):
         if option.argument:
-            found.append(parameter_of(option, typer.Argument(help=told_of(name, kind)), inspect.Parameter.empty))
+            parameters.append(parameter_of(option, typer.Argument(help=told_of(name, kind)), inspect.Parameter.empty))
         elif option.only != "python":
-            found += some_parameters(name, kind=kind, panel=option.panel)
-    return found
+            parameters += some_parameters(name, kind=kind, panel=option.panel)
+    return parameters
 
 
 def in_python(kind: type[SharedSettings], given: Mapping[str, Any]) -> dict[str, Any]:

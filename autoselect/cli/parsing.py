@@ -42,8 +42,10 @@ HelpAll = Annotated[
 @functools.cache
 def _new_names() -> dict[str, str]:
     """The names of today by those that were."""
-    options = [one for kind in (SearchSettings, DiagnosisSettings) for one in declared(kind).values()]
-    return {old: new for one in options for old, new in zip(one.old.split("/"), one.names.split("/"), strict=False)}
+    options = [option for kind in (SearchSettings, DiagnosisSettings) for option in declared(kind).values()]
+    return {
+        old: new for option in options for old, new in zip(option.old.split("/"), option.names.split("/"), strict=False)
+    }
 
 
 @functools.cache
@@ -63,7 +65,7 @@ def renamed(argument: str) -> str:
 
 def _refuse_doubles(arguments: list[str], parameters: list[Any]) -> None:
     """Refuse two values of an option that takes one: the parser would take the last, without a word."""
-    takers = {name: one for one in parameters if not getattr(one, "is_flag", True) for name in one.opts}
+    takers = {name: option for option in parameters if not getattr(option, "is_flag", True) for name in option.opts}
     given: dict[str, str] = {}
     rest = iter(arguments)
     for argument in rest:
@@ -108,7 +110,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; what follows a lone ``--`` is no option."""
         end = args.index("--") if "--" in args else len(args)
-        own = [renamed(one) for one in args[:end]]
+        own = [renamed(argument) for argument in args[:end]]
         if not ctx.resilient_parsing:  # A shell that completes a line wants no refusal of it.
             _refuse_doubles(own, self.get_params(ctx))
         try:
@@ -125,15 +127,15 @@ class ShortHelp(Command):
 
     def get_help_option(self, ctx: Any) -> Any:
         """``--help``, in a panel that is there anyway."""
-        found = super().get_help_option(ctx)
-        if found is not None:
-            found.rich_help_panel = OUTPUT
-        return found
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.rich_help_panel = OUTPUT
+        return option
 
     def get_params(self, ctx: Any) -> list[Any]:
         """All parameters; while the short help is written, without the advanced ones."""
-        found = super().get_params(ctx)
-        return [p for p in found if getattr(p, "rich_help_panel", None) != ADVANCED] if _SHORT in ctx.meta else found
+        params = super().get_params(ctx)
+        return [p for p in params if getattr(p, "rich_help_panel", None) != ADVANCED] if _SHORT in ctx.meta else params
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the short help, unless all of it was asked for."""

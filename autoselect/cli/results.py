@@ -86,8 +86,8 @@ def print_run(run: Run, *, whole: bool = False) -> None:
         lines.append(_LATENCY_NOTE)
     for line in lines:
         out().print(line, style="bold" if line.startswith("recommended") else None, markup=False, soft_wrap=True)
-    if told := chip_results.chip_lines(rows, run.summary, chip_results.reference_ids(run.trials)):
-        print_lines(["", *told, ""])
+    if chip_lines := chip_results.chip_lines(rows, run.summary, chip_results.reference_ids(run.trials)):
+        print_lines(["", *chip_lines, ""])
     if hint := _next_step(run):
         print_lines([f"Next: {hint}"])
     for paragraph in (_note(run), str(run.summary.get("verdict") or "")):
@@ -128,13 +128,13 @@ def _print_files(run: Run, members: int) -> None:
     """Where the rest is; ``members`` of the front are not shown yet."""
     from autoselect.runs.folder import RunFolder
 
-    folder, told = RunFolder(run.directory), []
+    folder, lines = RunFolder(run.directory), []
     if members:
-        told.append(f"autoselect show {shlex.quote(str(run.directory))} --all  prints the whole front ({members})")
+        lines.append(f"autoselect show {shlex.quote(str(run.directory))} --all  prints the whole front ({members})")
     if folder.report.exists() and run.status != "running":
-        told.append(f"{folder.report}  is the whole run as a page for a browser")
-    if told:
-        print_lines(["", *told])
+        lines.append(f"{folder.report}  is the whole run as a page for a browser")
+    if lines:
+        print_lines(["", *lines])
 
 
 def _next_step(run: Run) -> str:

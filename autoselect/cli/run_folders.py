@@ -116,9 +116,9 @@ def pick(
     if as_json:
         print_json(chosen)
     else:
-        told = {"written": "path", "card": "card", "model": "id", "sha256": "sha256"}
-        made = {f"for {one['target']}": _made(one) for one in chosen["compiled"]}
-        print_fields({**{label: str(chosen[key]) for label, key in told.items()}, **made})
+        keys_by_label = {"written": "path", "card": "card", "model": "id", "sha256": "sha256"}
+        made = {f"for {model['target']}": _made(model) for model in chosen["compiled"]}
+        print_fields({**{label: str(chosen[key]) for label, key in keys_by_label.items()}, **made})
     for message in chosen["warnings"]:
         warn(message)
 
@@ -218,7 +218,7 @@ def benchmark(
     from autoselect.cli.results import print_json
 
     with watching() as watcher:
-        found = run_benchmark(
+        timings = run_benchmark(
             directory,
             whole=whole,
             also=also or (),
@@ -233,10 +233,10 @@ def benchmark(
             listener=watcher,
         )
     if as_json:
-        print_json(found)
+        print_json(timings)
     else:
-        print_lines(found.lines())
-    failed = [model["name"] for model in found.models if model["error"]]
+        print_lines(timings.lines())
+    failed = [model["name"] for model in timings.models if model["error"]]
     for name in failed:
         warn(f"{name} could not be timed.")
     if failed:

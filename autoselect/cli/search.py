@@ -35,8 +35,8 @@ _AS_BEFORE = "As in autoselect search."
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    told, panel = option.resume or _AS_BEFORE, _LIVE if option.live else None
-    return parameter_of(option, option_of(option.name, help=told, metavar=None, rich_help_panel=panel), None)
+    help_text, panel = option.resume or _AS_BEFORE, _LIVE if option.live else None
+    return parameter_of(option, option_of(option.name, help=help_text, metavar=None, rich_help_panel=panel), None)
 
 
 @with_settings([_parameter(option) for option in declared().values() if option.live or option.resume])
@@ -111,11 +111,11 @@ Config = Annotated[
 
 def told_in_python(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the functions of a search take for what the command line read."""
-    told = in_python(SearchSettings, settings)
-    if told.pop("latency"):
-        named = [name.strip() for name in told["objectives"].split(",")]
-        told["objectives"] = ",".join(named if "latency" in named else [*named, "latency"])
-    return told
+    arguments = in_python(SearchSettings, settings)
+    if arguments.pop("latency"):
+        named = [name.strip() for name in arguments["objectives"].split(",")]
+        arguments["objectives"] = ",".join(named if "latency" in named else [*named, "latency"])
+    return arguments
 
 
 @with_settings(parameters_of(SearchSettings))
@@ -124,8 +124,8 @@ def search(*, settings: Mapping[str, Any], config: Config = None, help_all: Help
     """Search which layers to leave out of full-integer quantization, and write the Pareto front."""
     from autoselect import search as run_search
 
-    told = told_in_python(settings)
-    return run_search(told.pop("model"), **told, listener=listener)
+    arguments = told_in_python(settings)
+    return run_search(arguments.pop("model"), **arguments, listener=listener)
 
 
 @with_settings(parameters_of(SearchSettings))
@@ -142,20 +142,20 @@ def check(
     from autoselect import check as run_check
     from autoselect.cli.results import print_fields, print_json
 
-    told = told_in_python(settings)
-    output = Path(told["output"] or ".")
+    arguments = told_in_python(settings)
+    output = Path(arguments["output"] or ".")
     with watching(quiet=quiet) as watcher:
-        found = run_check(told.pop("model"), **told, listener=watcher)
+        outlook = run_check(arguments.pop("model"), **arguments, listener=watcher)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(outlook))
         return
     there = memory_bytes()
-    print_fields(_fields(found, _free_bytes(output), there))
-    if found.refused:
-        warn(f"The all-integer model, the first trial of every search, fails. {found.refused}")
-    if found.memory["all"] > there:
+    print_fields(_fields(outlook, _free_bytes(output), there))
+    if outlook.refused:
+        warn(f"The all-integer model, the first trial of every search, fails. {outlook.refused}")
+    if outlook.memory["all"] > there:
         warn(
-            f"The search would take more memory than there is. Let fewer than {found.workers} workers do it "
+            f"The search would take more memory than there is. Let fewer than {outlook.workers} workers do it "
             "(--workers): workers that the system kills cost trials."
         )
     print(f"Next: {command_line().replace(' check ', ' search ', 1)}")
@@ -171,35 +171,37 @@ _PHASES = {
 }
 
 
-def _fields(found: Outlook, free_bytes: int, machine_bytes: float) -> dict[str, str]:
+def _fields(outlook: Outlook, free_bytes: int, machine_bytes: float) -> dict[str, str]:
     from autoselect.domain.words import counted, said
     from autoselect.report.tables.frames import format_size
 
-    samples = ", ".join(f"{count:,} {part.replace('heldout', 'held-out')}" for part, count in found.samples.items())
+    samples = ", ".join(f"{count:,} {part.replace('heldout', 'held-out')}" for part, count in outlook.samples.items())
     machine = "an unknown amount" if math.isinf(machine_bytes) else f"{machine_bytes / 1e9:,.0f} GB"
-    told = {
-        "model": f"{format_size(found.size_bytes)} as float, {counted(found.nodes, 'node')} in "
-        f"{counted(found.units, 'unit')} that move together",
-        "float score": said(found.float_score, found.metric),
+    fields = {
+        "model": f"{format_size(outlook.size_bytes)} as float, {counted(outlook.nodes, 'node')} in "
+        f"{counted(outlook.units, 'unit')} that move together",
+        "float score": said(outlook.float_score, outlook.metric),
         "samples": samples,
-        "search space": f"{_many(found.candidates)} candidates; {found.states} states for each unit",
-        "one trial": "fails" if found.refused else _trial(found),
-        "the search": f"{counted(found.trials, 'trial')} on {counted(found.workers, 'worker')}",
+        "search space": f"{_many(outlook.candidates)} candidates; {outlook.states} states for each unit",
+        "one trial": "fails" if outlook.refused else _trial(outlook),
+        "the search": f"{counted(outlook.trials, 'trial')} on {counted(outlook.workers, 'worker')}",
     }
-    if not found.refused:
-        told["the search"] += f": about {clock(found.search_seconds)}"
-        phases = (f"{_PHASES[name]} {clock(seconds)}" for name, seconds in found.phase_seconds.items() if seconds)
-        told["of it"] = ", ".join(phases)
-    return told | {
-        "disk": f"about {format_size(found.disk_bytes)} while it runs, {free_bytes / 1e9:,.0f} GB free",
-        "memory": f"about {found.memory['all'] / 1e9:.1f} GB in all, of {machine}",
+    if not outlook.refused:
+        fields["the search"] += f": about {clock(outlook.search_seconds)}"
+        phases = (f"{_PHASES[name]} {clock(seconds)}" for name, seconds in outlook.phase_seconds.items() if seconds)
+        fields["of it"] = ", ".join(phases)
+    return fields | {
+        "disk": f"about {format_size(outlook.disk_bytes)} while it runs, {free_bytes / 1e9:,.0f} GB free",
+        "memory": f"about {outlook.memory['all'] / 1e9:.1f} GB in all, of {machine}",
     }
 
 
-def _trial(found: Outlook) -> str:
-    seconds = found.build_seconds + found.score_seconds
-    per_sample = "" if math.isnan(found.inference_seconds) else f", {1e3 * found.inference_seconds:.3g} ms an inference"
-    return f"{seconds:.2g} s ({found.build_seconds:.2g} to build, {found.score_seconds:.2g} to score{per_sample})"
+def _trial(outlook: Outlook) -> str:
+    seconds = outlook.build_seconds + outlook.score_seconds
+    per_sample = (
+        "" if math.isnan(outlook.inference_seconds) else f", {1e3 * outlook.inference_seconds:.3g} ms an inference"
+    )
+    return f"{seconds:.2g} s ({outlook.build_seconds:.2g} to build, {outlook.score_seconds:.2g} to score{per_sample})"
 
 
 def _many(count: int) -> str:

@@ -22,9 +22,9 @@ _CHANGES = [
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help=told)],
+        annotation=Annotated[Nodes, typer.Option(metavar="NODE", rich_help_panel=_NODES, help=help_text)],
     )
-    for name, told in {
+    for name, help_text in {
         "deny": "Leave it out of integers: hybrid or float.",
         "in_float": "Leave it in float.",
         "int16": "Give it 16-bit activations.",
@@ -86,15 +86,15 @@ def what_if(
     with results_only_on_stdout():
         run = load_run(directory)
         asked = read_recipe(Path(start)) if start.endswith(".json") else start
-        found = run.what_if(asked, **changes, target=target)
+        answer = run.what_if(asked, **changes, target=target)
         before = run.what_if(asked, target=target)
         if build is not None:
-            found.build(build, force=force)
-        scored = found.score(evaluation) if score or evaluation is not None else None
+            answer.build(build, force=force)
+        scored = answer.score(evaluation) if score or evaluation is not None else None
     if as_json:
-        print_json({**found.as_dict(), "score": scored, "path": None if build is None else str(build)})
+        print_json({**answer.as_dict(), "score": scored, "path": None if build is None else str(build)})
         return
-    _print([before, found] if found.recipe != before.recipe else [found], before.name)
+    _print([before, answer] if answer.recipe != before.recipe else [answer], before.name)
     if scored is not None:
         _print_score(scored)
     if build is not None:
@@ -106,11 +106,11 @@ def _print(answers: list[Any], start: str) -> None:
     from autoselect.report.tables.model_tables import aligned
     from autoselect.report.tables.what_if_rows import answer_rows, answer_sentences
 
-    found = answers[-1]
-    out().print(f"{found.name}, on {found.target}", style="bold", markup=False, soft_wrap=True)
+    answer = answers[-1]
+    out().print(f"{answer.name}, on {answer.target}", style="bold", markup=False, soft_wrap=True)
     headings = [start, "changed"][-len(answers) :] if len(answers) > 1 else [start]
     print_lines(aligned(answer_rows(answers, headings)))
-    for sentence in answer_sentences(found):
+    for sentence in answer_sentences(answer):
         out().print(f"\n{sentence}", markup=False)
 
 

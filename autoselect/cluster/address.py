@@ -18,13 +18,13 @@ _IN_PROCESS = "inproc"
 _FORMS = "tcp://HOST:PORT, tls://HOST:PORT, a scheduler's .json file, or local:N"
 
 
-def workers_of_local(told: str) -> int | None:
+def workers_of_local(scheduler: str) -> int | None:
     """The count of ``local:N``; None for anything else.
 
     Raises:
         UsageError: If the count is none.
     """
-    kind, _, count = told.partition(":")
+    kind, _, count = scheduler.partition(":")
     if kind != "local":
         return None
     if not count.isascii() or not count.isdigit() or not 1 <= int(count) <= 256:
@@ -32,16 +32,16 @@ def workers_of_local(told: str) -> int | None:
     return int(count)
 
 
-def address_of(told: str) -> str:
+def address_of(scheduler: str) -> str:
     """The address that a user names, or that a scheduler wrote into a file.
 
     Raises:
         UsageError: If it is none. The message does not repeat it: a user may have put a password into it.
     """
-    address = told
-    if "://" not in told:
+    address = scheduler
+    if "://" not in scheduler:
         try:
-            address = str(json.loads(Path(told).read_text(encoding="utf-8"))["address"])
+            address = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
         except (OSError, ValueError, KeyError, TypeError) as exc:
             raise UsageError(f"scheduler: expected {_FORMS}; this is no address and no readable file.") from exc
     try:

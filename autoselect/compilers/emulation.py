@@ -214,14 +214,14 @@ def _is_npus(model: fb.Model, op: fb.Operator) -> bool:
 def _constants(model: fb.Model, pieces: Sequence[_Piece]) -> dict[int, np.ndarray]:
     """Values that pieces or the caller read and no piece computes before."""
     graph = model.subgraphs[0]
-    computed, found = set(fb.indices(graph.inputs)), set[int]()
+    computed, early_reads = set(fb.indices(graph.inputs)), set[int]()
     for piece in pieces:
-        found.update(set(piece.inputs) - computed)
+        early_reads.update(set(piece.inputs) - computed)
         computed.update(piece.outputs)
-    found.update(set(fb.indices(graph.outputs)) - computed)
-    if bad := [i for i in sorted(found) if i < 0 or not fb.is_constant(model, graph.tensors[i])]:
+    early_reads.update(set(fb.indices(graph.outputs)) - computed)
+    if bad := [i for i in sorted(early_reads) if i < 0 or not fb.is_constant(model, graph.tensors[i])]:
         raise ScoreError(f"The compiled model is damaged: tensor {bad[0]} is read before a piece computes it.")
-    return {i: fb.constant_values(model, graph.tensors[i]) for i in found}
+    return {i: fb.constant_values(model, graph.tensors[i]) for i in early_reads}
 
 
 def _detail(tensor: fb.Tensor) -> dict[str, Any]:
@@ -300,8 +300,8 @@ def _npu_piece(
     session = _session(content, libraries)
 
     def run(values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        found = _mapped(lambda: session.run(wanted, dict(zip(given, values, strict=True))))
-        return [np.reshape(value, shape) for value, shape in zip(found, shapes, strict=True)]
+        arrays = _mapped(lambda: session.run(wanted, dict(zip(given, values, strict=True))))
+        return [np.reshape(value, shape) for value, shape in zip(arrays, shapes, strict=True)]
 
     return _Piece(inputs=inputs, outputs=outputs, run=run)
 
@@ -422,8 +422,8 @@ def _message(*fields: _Field) -> bytes:
 
 def _varint(number: int) -> bytes:
     """A whole number from 0, seven bits a byte, the lowest first."""
-    found = bytearray()
+    groups = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        groups.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*groups, number])

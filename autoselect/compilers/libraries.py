@@ -147,8 +147,8 @@ def _sdk_folder() -> Path | None:
     """The folder of the installed SDK. A package whose download failed gives none, or the word None."""
     if importlib.util.find_spec(_SDK_PACKAGE) is None:
         return None
-    found = importlib.import_module(_SDK_PACKAGE).path_to_sdk_libs()
-    return None if found in (None, "", "None") else Path(str(found))
+    path = importlib.import_module(_SDK_PACKAGE).path_to_sdk_libs()
+    return None if path in (None, "", "None") else Path(str(path))
 
 
 def _named(package: str) -> str:

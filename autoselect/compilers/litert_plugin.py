@@ -106,12 +106,12 @@ class PluginCompiler:
     def versions(self) -> dict[str, str]:
         """See :meth:`.compiler.ChipCompiler.versions`."""
         libraries = self._libraries()
-        found = {"LiteRT": version_of("ai-edge-litert", "ai_edge_litert")}
+        versions = {"LiteRT": version_of("ai-edge-litert", "ai_edge_litert")}
         if libraries is not None:
-            found |= libraries.versions()
+            versions |= libraries.versions()
             if libraries.stood_in:
-                found["stood in for"] = ", ".join(libraries.stood_in)
-        return found
+                versions["stood in for"] = ", ".join(libraries.stood_in)
+        return versions
 
     def partition(self, content: bytes, *, timeout_seconds: float) -> Partition:
         """See :meth:`.compiler.ChipCompiler.partition`."""
@@ -125,19 +125,19 @@ class PluginCompiler:
 
     def compiled(self, content: bytes, *, timeout_seconds: float) -> tuple[Compiled, bytes]:
         """See :meth:`.compiler.ChipCompiler.compiled`; the file is the model itself where nothing is taken."""
-        found = self.partition(content, timeout_seconds=timeout_seconds)
+        partition = self.partition(content, timeout_seconds=timeout_seconds)
         written, moved = content, dict[str, int]()
-        if found.pieces:
+        if partition.pieces:
             run = self._run("apply", named_apart(content), timeout_seconds)
             written, moved = run.written, dict(_moved(run))
             pieces = sum(op.op_type == DISPATCH_OP for op in reader.read_graph(_read(run)).ops)
-            if pieces != len(found.pieces):
+            if pieces != len(partition.pieces):
                 raise JobFailed(
                     f"{self._name} made {pieces} pieces of a model of which it had said that it makes "
-                    f"{len(found.pieces)}."
+                    f"{len(partition.pieces)}."
                 )
-        graph = with_answers(TfliteFile(content).graph, found.left)
-        return _compiled(graph, self._target, found, moved), written
+        graph = with_answers(TfliteFile(content).graph, partition.left)
+        return _compiled(graph, self._target, partition, moved), written
 
     @property
     def _name(self) -> str:
@@ -345,24 +345,24 @@ def _reasons(run: _Run) -> Iterator[tuple[int, str]]:
 
 def _validator_words(vendor: str) -> dict[str, str]:
     """For each op of the vendor's that is refused, the first words that say why."""
-    found, words = dict[str, str](), list[str]()
+    reasons, words = dict[str, str](), list[str]()
     for line in _VALIDATOR.findall(vendor):
         if name := _NOT_VALID.search(line):
             telling = [w for w in words if "failed" not in w]
             if telling:
-                found[name[1]] = " ".join(_OF_NODE.sub("", telling[0]).split()).rstrip(".")
+                reasons[name[1]] = " ".join(_OF_NODE.sub("", telling[0]).split()).rstrip(".")
             words = []
         else:
             words.append(line)
-    return found
+    return reasons
 
 
 def _moved(run: _Run) -> Counter[str]:
     """Bytes that the pieces move to and from memory, by kind: spill, fill, write_total, read_total."""
-    found = Counter[str]()
+    byte_counts = Counter[str]()
     for kind, count in _SUMMARY.findall(run.vendor):
-        found[kind] += int(count)
-    return found
+        byte_counts[kind] += int(count)
+    return byte_counts
 
 
 def _error_in(said: str) -> str:
@@ -380,8 +380,8 @@ def _error_in(said: str) -> str:
 
 def _not_loaded(said: str) -> str:
     """Which library is not loaded, and why; names of folders are left out."""
-    found = _NO_SHARED_LIBRARY.search(said)
-    return " ".join(_FOLDER.sub("", found[0]).split())[:_LONGEST_REASON].rstrip(".") if found else _error_in(said)
+    match = _NO_SHARED_LIBRARY.search(said)
+    return " ".join(_FOLDER.sub("", match[0]).split())[:_LONGEST_REASON].rstrip(".") if match else _error_in(said)
 
 
 _MARKS = re.compile(r"\[[^\]]*\]|ERROR:|<E>|^\s*[\d.]+ms|\S+\.cc:\d+::")
@@ -389,15 +389,15 @@ _NO_SHARED_LIBRARY = re.compile(r"Could not load shared library .*")
 _FOLDER = re.compile(r"/\S*/")
 
 
-def _compiled(graph: Graph, target: Target, found: Partition, moved: Mapping[str, int]) -> Compiled:
+def _compiled(graph: Graph, target: Target, partition: Partition, moved: Mapping[str, int]) -> Compiled:
     verdict = judge(graph, replace(target, rules=()))
     ddr_bytes = moved.get("read_total", 0) + moved.get("write_total", 0)
     # A plugin may cut a run of ops that it takes into several pieces.
-    further = max(len(found.pieces), 1) - max(verdict.segments, 1)
+    further = max(len(partition.pieces), 1) - max(verdict.segments, 1)
     return Compiled(
-        segments=len(found.pieces),
-        host_ops=dict(Counter(graph.ops[i].op_type for i in found.left)),
-        left={name_of(graph, i): why for i, why in found.left.items()},
+        segments=len(partition.pieces),
+        host_ops=dict(Counter(graph.ops[i].op_type for i in partition.left)),
+        left={name_of(graph, i): why for i, why in partition.left.items()},
         crossing_tensors=len(verdict.crossings),
         crossing_bytes=verdict.crossing_bytes,
         ddr_bytes=ddr_bytes,

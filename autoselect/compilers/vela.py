@@ -86,10 +86,10 @@ class VelaCompiler:
         """See :meth:`.compiler.ChipCompiler.compiled`."""
         written, summary = self._written(content, timeout_seconds)
         try:
-            found = _compiled(_read(written), self._target, summary)
+            figures = _compiled(_read(written), self._target, summary)
         except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise JobFailed(f"Vela's summary has no figure that was expected of it: {first_line(exc)}.") from exc
-        return replace(found, stored_bytes=len(written)), written
+        return replace(figures, stored_bytes=len(written)), written
 
     def _refuse_unreadable(self, content: bytes) -> None:
         """Refuse what Vela would die of; what is no model it refuses itself."""
@@ -107,16 +107,16 @@ class VelaCompiler:
             source = folder / "model.tflite"
             source.write_bytes(content)
             _run([*self._program, str(source), *_options(self._config, folder)], timeout_seconds, self._target.name)
-            found, summaries = folder / "model_vela.tflite", list(folder.glob("model_summary_*.csv"))
-            if not found.is_file() or len(summaries) != 1:
+            model, summaries = folder / "model_vela.tflite", list(folder.glob("model_summary_*.csv"))
+            if not model.is_file() or len(summaries) != 1:
                 raise JobFailed(f"Vela ended well for {self._target.name}, but wrote no model or no summary.")
-            return found.read_bytes(), _summary(summaries[0])
+            return model.read_bytes(), _summary(summaries[0])
 
 
 def _family(name: str) -> str:
     """The chip that a name of Vela's is for, such as ``Ethos-U85``; empty if it tells none."""
-    found = re.match(r"ethos[-_]u(\d+)[-_]", name, re.IGNORECASE)
-    return f"Ethos-U{found[1]}" if found else ""
+    match = re.match(r"ethos[-_]u(\d+)[-_]", name, re.IGNORECASE)
+    return f"Ethos-U{match[1]}" if match else ""
 
 
 def _summary(path: Path) -> dict[str, str]:
@@ -207,7 +207,7 @@ def _partition(source: Graph, written: Graph) -> Partition:
         for ends in ([piece.inputs for piece in pieces], [piece.outputs for piece in pieces])
     )
     shared = Counter(t for tensors in read for t in set(tensors))
-    found, seen = list[tuple[int, ...]](), set(left)
+    piece_ops, seen = list[tuple[int, ...]](), set(left)
     for its_own, outputs in zip(read, made, strict=True):
         stack = [i for t in its_own if shared[t] == 1 for i in readers.get(t, ())]
         stack += [writers[t] for t in outputs if t in writers]
@@ -217,8 +217,8 @@ def _partition(source: Graph, written: Graph) -> Partition:
                 seen.add(index)
                 ops.add(index)
                 stack += [writers[t] for t in source.ops[index].inputs if t in writers]
-        found.append(tuple(sorted(ops)))
-    return Partition(pieces=tuple(found), left=left)
+        piece_ops.append(tuple(sorted(ops)))
+    return Partition(pieces=tuple(piece_ops), left=left)
 
 
 def _compiled(graph: Graph, target: Target, summary: dict[str, str]) -> Compiled:
@@ -254,7 +254,7 @@ def _bytes(summary: dict[str, str], memory: str) -> int:
 
 def _crossing_tensors(graph: Graph, on_npu: Sequence[bool]) -> set[int]:
     """Activations that one side writes and the other reads; those of the interface's conversions do not count."""
-    producers, found = graph.producers(), set()
+    producers, crossings = graph.producers(), set()
     for i, op in enumerate(graph.ops):
         for tensor in op.inputs:
             writer = producers.get(tensor)
@@ -263,5 +263,5 @@ def _crossing_tensors(graph: Graph, on_npu: Sequence[bool]) -> set[int]:
             host = graph.ops[i if on_npu[writer] else writer]
             converts = host.op_type in ("QUANTIZE", "DEQUANTIZE")  # Other ops may lack inputs or outputs.
             if not (converts and (host.inputs[0] in graph.inputs or host.outputs[0] in graph.outputs)):
-                found.add(tensor)
-    return found
+                crossings.add(tensor)
+    return crossings

@@ -53,6 +53,6 @@ def lasting(name_or_path: str) -> str:
 def _unknown(name: str, folder: str, kind: str) -> str:
     if name.endswith(".toml"):
         return f"There is no {kind} file {name}. Check the path."
-    known = bundled_names(folder)
-    hint = did_you_mean(name, known, most=1)
-    return f"There is no {kind} {name!r}.{hint} Bundled: {', '.join(known)}; or pass a path that ends in .toml."
+    names = bundled_names(folder)
+    hint = did_you_mean(name, names, most=1)
+    return f"There is no {kind} {name!r}.{hint} Bundled: {', '.join(names)}; or pass a path that ends in .toml."

@@ -56,13 +56,13 @@ def names_by_key(names: Iterable[str], inputs: Sequence[TensorSpec]) -> dict[str
         and the tensor name counts with and without a trailing ``:0``.
     """
     given = set(names)
-    found: dict[str, str] = {}
+    matches: dict[str, str] = {}
     for spec in inputs:
         for candidate in (spec.key, spec.name, spec.name.removesuffix(":0")):
-            if candidate in given and candidate not in found.values():
-                found[spec.key] = candidate
+            if candidate in given and candidate not in matches.values():
+                matches[spec.key] = candidate
                 break
-    return found
+    return matches
 
 
 def expected_inputs(inputs: Sequence[TensorSpec]) -> str:
@@ -95,14 +95,14 @@ def is_signature_sample(raw: object) -> TypeGuard[tuple[str | None, Mapping[Any,
 
 
 def _values_of_mapping(raw: Mapping[Any, object], inputs: Sequence[TensorSpec], where: str) -> dict[str, object]:
-    found = names_by_key(raw, inputs)
-    unknown = [name for name in raw if name not in found.values()]
-    if unknown or len(found) < len(inputs):
+    names = names_by_key(raw, inputs)
+    unknown = [name for name in raw if name not in names.values()]
+    if unknown or len(names) < len(inputs):
         raise OtherInputs(
             f"{where}: expected a dict of the inputs {expected_inputs(inputs)}, got the names "
             f"{', '.join(repr(name) for name in raw) or '(none)'}. Name each input once, by its key."
         )
-    return {key: raw[name] for key, name in found.items()}
+    return {key: raw[name] for key, name in names.items()}
 
 
 def _batch(value: object, spec: TensorSpec, where: str) -> np.ndarray:

@@ -74,11 +74,11 @@ def labelled_samples(
     if isinstance(data, Mapping) and _GROUPS in data:
         stacks = {**stacks, _GROUPS: partial(labels_of, data[_GROUPS], f"{_PURPOSE}, {_GROUPS}")}
     taken = {name for spec in inputs for name in (spec.key, spec.name, spec.name.removesuffix(":0"))}
-    found = {name: stacks[name] for name in (_TARGETS, _GROUPS) if name in stacks and name not in taken} | given
-    if targets_required and _TARGETS not in found:
+    labels = {name: stacks[name] for name in (_TARGETS, _GROUPS) if name in stacks and name not in taken} | given
+    if targets_required and _TARGETS not in labels:
         raise DataError(_no_targets([*stacks]))
-    picked = input_stacks(stacks, inputs, where=_PURPOSE, beside=found)
-    return _pairs_of_stacks(picked, found, inputs)
+    picked = input_stacks(stacks, inputs, where=_PURPOSE, beside=labels)
+    return _pairs_of_stacks(picked, labels, inputs)
 
 
 def without_targets(source: object, keys: Sequence[str]) -> object:
@@ -128,11 +128,11 @@ def _pairs_of_stacks(
 
 
 def _no_targets(names: Sequence[str]) -> str:
-    found = "the arrays " + ", ".join(map(repr, names)) if names else "no array"
+    arrays = "the arrays " + ", ".join(map(repr, names)) if names else "no array"
     near = [name for name in names if name.lower() in _TARGET_NAMES]
     rename = f" Rename {near[0]!r} to {_TARGETS!r}," if near else f" Add them as an array {_TARGETS!r},"
     return (
-        f"{_PURPOSE}: expected targets in an array {_TARGETS!r} beside the inputs, got {found}.{rename} "
+        f"{_PURPOSE}: expected targets in an array {_TARGETS!r} beside the inputs, got {arrays}.{rename} "
         "give a tuple (x, y), or choose a label-free metric. If an input of the model is itself called "
         f"{_TARGETS!r}, give a function that yields (inputs, target)."
     )

@@ -45,7 +45,7 @@ def shared_windows(first: SampleStore, second: SampleStore) -> list[Shared]:
         One of the overlaps for each sample of ``second`` that has any, in their order.
     """
     heads = [_heads(first), _heads(second)]
-    found: dict[int, Shared] = {}
+    overlaps: dict[int, Shared] = {}
     for number, here, there in ((0, first, second), (1, second, first)):
         for i in range(checked(here)):
             for key, axis, shift, block in _tails(here, i):
@@ -53,8 +53,8 @@ def shared_windows(first: SampleStore, second: SampleStore) -> list[Shared]:
                 if j is not None and _continues(here.inputs(i)[key], there.inputs(j)[key], axis, shift):
                     share = 1 - shift / here.inputs(i)[key].shape[axis]
                     pair = (i, j) if number == 0 else (j, i)
-                    found.setdefault(pair[1], Shared(first=pair[0], second=pair[1], key=key, axis=axis, share=share))
-    return [found[number] for number in sorted(found)]
+                    overlaps.setdefault(pair[1], Shared(first=pair[0], second=pair[1], key=key, axis=axis, share=share))
+    return [overlaps[number] for number in sorted(overlaps)]
 
 
 def checked(store: SampleStore) -> int:
@@ -130,12 +130,12 @@ def alike_neighbours(store: SampleStore) -> Neighbours | None:
         same[_class_of(store.target(number))].append(number)
     rng, nearer, pairs = np.random.default_rng(0), 0, 0
     for number in range(count - 1):
-        others = [one for one in same[_class_of(store.target(number + 1))] if abs(one - number) > 1]
+        others = [other for other in same[_class_of(store.target(number + 1))] if abs(other - number) > 1]
         if not others:
             continue
         following, drawn = values[number + 1], values[others[rng.integers(len(others))]]
         here = values[number].astype(np.float64)  # Squares of float32 may be too large for float32.
-        near, far = (float(np.sum((here - one) ** 2)) for one in (following, drawn))
+        near, far = (float(np.sum((here - neighbour) ** 2)) for neighbour in (following, drawn))
         if near != far:
             nearer, pairs = nearer + (near < far), pairs + 1
     # Standard errors from chance: as few false alarms as searches that a person starts in a life.

@@ -38,10 +38,10 @@ def load_object(spec: str, *, purpose: str) -> Any:
         DataError: If the module itself raises while it is imported.
     """
     module_name, attribute = _parts(spec, purpose)
-    found: Any = _imported(module_name, spec, purpose)
+    target: Any = _imported(module_name, spec, purpose)
     for name in attribute.split("."):
-        found = _member(found, name, spec, purpose)
-    return found
+        target = _member(target, name, spec, purpose)
+    return target
 
 
 def code_hash(function: object) -> str | None:

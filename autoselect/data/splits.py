@@ -124,8 +124,8 @@ def refuse_overlap(parts: Mapping[str, Sequence[str]], *, allow: bool) -> list[s
 
 
 def _shared(first: str, first_digests: Sequence[str], second: str, second_digests: Sequence[str]) -> list[str]:
-    known = {digest: number for number, digest in reversed(list(enumerate(first_digests)))}
-    twins = [(number, known[digest]) for number, digest in enumerate(second_digests) if digest in known]
+    numbers = {digest: number for number, digest in reversed(list(enumerate(first_digests)))}
+    twins = [(number, numbers[digest]) for number, digest in enumerate(second_digests) if digest in numbers]
     if not twins:
         return []
     shown = ", ".join(f"{number} (= {first} sample {twin})" for number, twin in twins[:5])

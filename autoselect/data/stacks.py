@@ -219,17 +219,17 @@ def input_stacks(
     Raises:
         DataError: If an input is missing, a shape does not fit, or lengths differ.
     """
-    found = names_by_key(stacks, inputs)
+    names = names_by_key(stacks, inputs)
     others = [name for name in stacks if name not in beside]
-    if not found and len(inputs) == 1 and (SOLE_INPUT in stacks or len(others) == 1):
-        found = {inputs[0].key: SOLE_INPUT if SOLE_INPUT in stacks else others[0]}
-    if len(found) < len(inputs):
+    if not names and len(inputs) == 1 and (SOLE_INPUT in stacks or len(others) == 1):
+        names = {inputs[0].key: SOLE_INPUT if SOLE_INPUT in stacks else others[0]}
+    if len(names) < len(inputs):
         sole = f" (or {SOLE_INPUT!r})" if len(inputs) == 1 and inputs[0].key != SOLE_INPUT else ""
         raise OtherInputs(
             f"{where}: expected one array of samples per input, {expected_inputs(inputs)}{sole}, got the "
             f"names {', '.join(map(repr, stacks)) or '(none)'}. Name each array after its input."
         )
-    picked = {spec.key: _checked(stacks[found[spec.key]](), spec) for spec in inputs}
+    picked = {spec.key: _checked(stacks[names[spec.key]](), spec) for spec in inputs}
     check_lengths(list(picked.values()), where=where)
     return picked
 

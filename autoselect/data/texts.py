@@ -50,15 +50,15 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
         raise UsageError(f"{called} is not TOML: {exc}.") from exc
 
 
-def first_wrong(exc: ValidationError, known: Collection[str] = ()) -> str:
-    """Of the first wrong value of a pydantic model, its place, what was expected, and what came.
+def first_wrong(exc: ValidationError, keys: Collection[str] = ()) -> str:
+    """The place of the first wrong value of a pydantic model, what was expected there, and what came.
 
     The alternatives of a union are no places. If the first of them is a word, the message names
     the second, too. If a required key is missing and an unknown key has a similar name, the unknown key is told.
 
     Args:
         exc: The error.
-        known: Keys of all tables of the file. The message for a key that is none of them names the most similar one.
+        keys: Keys of all tables of the file. The message for a key that is none of them names the most similar one.
     """
     errors = exc.errors()
     places = [
@@ -72,15 +72,11 @@ def first_wrong(exc: ValidationError, known: Collection[str] = ()) -> str:
             return f"{'.'.join(place)}: {first['msg']} or a list, got {_came(first)}."
         first, place = others[0] if others else (first, place)
     if first["type"] == "missing":
-        unknown = [one for error, one in zip(errors, places, strict=True) if error["type"] == "extra_forbidden"]
+        unknown = [parts for error, parts in zip(errors, places, strict=True) if error["type"] == "extra_forbidden"]
         for own in unknown:
             if own[:-1] == place[:-1] and (hint := did_you_mean(own[-1].lower(), place[-1:])):
                 return f"{'.'.join(own)}: there is no such key.{hint}"
-    if (
-        first["type"] == "extra_forbidden"
-        and place[-1] not in known
-        and (hint := did_you_mean(place[-1], known, most=1))
-    ):
+    if first["type"] == "extra_forbidden" and place[-1] not in keys and (hint := did_you_mean(place[-1], keys, most=1)):
         return f"{'.'.join(place)}: there is no such key.{hint}"
     return f"{'.'.join(place)}: {wrong(first)}."
 
@@ -98,10 +94,10 @@ def wrong(error: Mapping[str, Any]) -> str:
         "extra_forbidden": "there is no such key",
         "missing": "it is required, and missing",
     }
-    told = names.get(error["type"], error["msg"]).removeprefix("Value error, ").rstrip(".")
+    message = names.get(error["type"], error["msg"]).removeprefix("Value error, ").rstrip(".")
     came = _came(error)
-    is_told = told.startswith(came) or (error["type"] == "value_error" and came in ("a table", *told.split()))
-    return told if error["type"] == "missing" or is_told else f"{told}, got {came}"
+    is_told = message.startswith(came) or (error["type"] == "value_error" and came in ("a table", *message.split()))
+    return message if error["type"] == "missing" or is_told else f"{message}, got {came}"
 
 
 def _came(error: Mapping[str, Any]) -> str:

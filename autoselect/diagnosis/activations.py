@@ -49,7 +49,7 @@ def activation_statistics(
     owners = {index: observer for observer in observers.values() for index in observer.tensors}
     for index, values in Runner(calibrated.content, preserve_all_tensors=True).watch(samples, owners):
         owners[index].add(values)
-    return {name: found for name, observer in observers.items() if (found := observer.statistics()) is not None}
+    return {name: figures for name, observer in observers.items() if (figures := observer.statistics()) is not None}
 
 
 class _Observer:
@@ -90,18 +90,18 @@ class _Observer:
     def statistics(self) -> ActivationStatistics | None:
         """What was seen; None where there were no values."""
         self._take_in()
-        found = self._moments
+        moments = self._moments
         if self._distances is None:
             return None
-        reach = OUTLIER_DEVIATIONS * float(found.deviation[0])
+        reach = OUTLIER_DEVIATIONS * float(moments.deviation[0])
         return ActivationStatistics(
-            minimum=float(found.minimum[0]),
-            maximum=float(found.maximum[0]),
+            minimum=float(moments.minimum[0]),
+            maximum=float(moments.maximum[0]),
             calibrated_minimum=min(low for low, _ in self._calibrated),
             calibrated_maximum=max(high for _, high in self._calibrated),
-            kurtosis=float(found.kurtosis[0]),
-            outlier_share=self._distances.share_beyond(float(found.mean[0]), reach),
-            clipped_share=math.nan if self._limits is None else self._clipped / found.count,
+            kurtosis=float(moments.kurtosis[0]),
+            outlier_share=self._distances.share_beyond(float(moments.mean[0]), reach),
+            clipped_share=math.nan if self._limits is None else self._clipped / moments.count,
         )
 
 
@@ -129,13 +129,13 @@ def input_statistics(
     return tuple(
         InputStatistics(
             name=key,
-            means=_floats(found.mean),
-            deviations=_floats(found.deviation),
-            minima=_floats(found.minimum),
-            maxima=_floats(found.maximum),
+            means=_floats(input_moments.mean),
+            deviations=_floats(input_moments.deviation),
+            minima=_floats(input_moments.minimum),
+            maxima=_floats(input_moments.maximum),
         )
-        for key, found in moments.items()
-        if found.count
+        for key, input_moments in moments.items()
+        if input_moments.count
     )
 
 

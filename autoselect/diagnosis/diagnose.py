@@ -132,12 +132,12 @@ def _node_named(wanted: str, names: Sequence[str]) -> str:
     """
     if wanted in names:
         return wanted
-    found = [name for name in names if fnmatchcase(name, wanted)] or [name for name in names if wanted in name]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        told = some(found, 8, "; ")
-        raise UsageError(f"--node {wanted!r} fits {len(found)} nodes: {told}. Give one whole name.")
+    matches = [name for name in names if fnmatchcase(name, wanted)] or [name for name in names if wanted in name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        listing = some(matches, 8, "; ")
+        raise UsageError(f"--node {wanted!r} fits {len(matches)} nodes: {listing}. Give one whole name.")
     hint = did_you_mean(wanted, names, cutoff=0.3)
     raise UsageError(f"--node {wanted!r} fits none of the model's {len(names)} nodes.{hint}")
 
@@ -193,8 +193,8 @@ def _measured(
 
 def _leave_out_failing(desk: _Desk, diagnosed: jobs.Diagnosed) -> bool:
     """Take the node whose kernel fails into the denylist, and say so; False if that is not what failed."""
-    found: tuple[list[str], str] = result_of(desk.submit(jobs.failing_nodes, diagnosed, desk.samples, desk.rows))
-    names, error = found
+    failure: tuple[list[str], str] = result_of(desk.submit(jobs.failing_nodes, diagnosed, desk.samples, desk.rows))
+    names, error = failure
     recipe = desk.request.recipe
     if recipe.denylisted_nodes.issuperset(names):
         return False
@@ -290,19 +290,19 @@ def _layer_table(
 
 def _limits(plan: Plan) -> dict[str, tuple[float, float]]:
     """What each quantized output can hold."""
-    found = {}
+    limits = {}
     for place in (*plan.verified, *plan.compared):
         if not math.isnan(place.scale):
             low, high = ((level - place.zero_point) * place.scale for level in _INT8_LEVELS)
-            found[place.name] = (low, high)
-    return found
+            limits[place.name] = (low, high)
+    return limits
 
 
 def _ablated(desk: _Desk, findings: Findings) -> Findings:
     """What is found with every node left in and out; one whose job dies has no figures."""
     if not desk.request.settings.ablate:
         return findings
-    found: dict[str, Ablation] = {}
+    ablations: dict[str, Ablation] = {}
     plain = Recipe(denylisted_nodes=desk.failing, fallback="float", per_channel=desk.request.recipe.per_channel)
     recipe, arguments = plain.to_json(), (desk.samples, list(desk.rows[: desk.request.settings.ablate]))
     nodes = findings.layers.nodes
@@ -313,8 +313,8 @@ def _ablated(desk: _Desk, findings: Findings) -> Findings:
         ]
         for name, future in running:
             try:
-                found[name] = result_of(future)
+                ablations[name] = result_of(future)
             except TrialError as exc:
                 desk.warn(f"Leaving {name!r} in and out failed: {exc}")
             desk.listener(StepFinished(stage="ablation"))
-        return replace(findings, ablations=found, divergence=divergence(result_of(whole)))
+        return replace(findings, ablations=ablations, divergence=divergence(result_of(whole)))

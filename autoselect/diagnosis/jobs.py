@@ -56,18 +56,20 @@ def plan(root: Path, recipe_json: str, whole_model: bool) -> Path:
     """Make a debug model and keep the plan for :func:`measure_part`; returns its file."""
     case = open_case(root)
     prepared, recipe = case.prepared, Recipe.from_json(recipe_json)
-    found = verification.plan(prepared.calibrated, prepared.layers.nodes, recipe, whole_model=whole_model, kit=case.kit)
+    debug_plan = verification.plan(
+        prepared.calibrated, prepared.layers.nodes, recipe, whole_model=whole_model, kit=case.kit
+    )
     # A worker keeps the plans that it read, by path.
     path = root / f"plan_{'model' if whole_model else 'layer'}_{zlib.crc32(recipe_json.encode()):08x}.pkl"
-    write_bytes(path, pickle.dumps(found))
+    write_bytes(path, pickle.dumps(debug_plan))
     return path
 
 
 @kept(4)
 def read_plan(path: Path) -> verification.Plan:
     """A plan that :func:`plan` kept."""
-    found: verification.Plan = pickle.loads(path.read_bytes())
-    return found
+    debug_plan: verification.Plan = pickle.loads(path.read_bytes())
+    return debug_plan
 
 
 def build(root: Path, recipe_json: str) -> Diagnosed:
@@ -94,10 +96,10 @@ def failing_nodes(root: Path, diagnosed: Diagnosed, samples: str, rows: Sequence
         The nodes, as :func:`autoselect.domain.units.nodes_behind`, and the error.
     """
     case = open_case(root)
-    found = failing_op(diagnosed.content, samples_of(case, samples, rows))
-    if found is None:
+    failure = failing_op(diagnosed.content, samples_of(case, samples, rows))
+    if failure is None:
         return [], ""
-    place, error = found
+    place, error = failure
     return nodes_behind(case.prepared.graph, case.prepared.layers.nodes, diagnosed.places, place), error
 
 

@@ -66,15 +66,17 @@ def wide_rows(outcome: Outcome) -> list[dict[str, object]]:
     """The layer table with everything else that was found about each node."""
     layers, findings = outcome.findings.layers, outcome.findings
     model = Model(nodes=layers.nodes, graph=findings.graph, target=findings.target, forms=findings.forms)
-    found = cures(model, findings.parts)
-    return [_wide(row, figures, outcome, found) for row, figures in zip(layers.rows(), layers.statistics, strict=True)]
+    node_cures = cures(model, findings.parts)
+    return [
+        _wide(row, figures, outcome, node_cures) for row, figures in zip(layers.rows(), layers.statistics, strict=True)
+    ]
 
 
 def _wide(
-    row: Mapping[str, object], figures: LayerStatistics | None, outcome: Outcome, found: Mapping[str, Cure]
+    row: Mapping[str, object], figures: LayerStatistics | None, outcome: Outcome, node_cures: Mapping[str, Cure]
 ) -> dict[str, object]:
     name, findings, diagnosed = str(row["tensor_name"]), outcome.findings, outcome.diagnosed
-    parts, cure, shift = findings.parts.get(name), found.get(name), diagnosed.shifts[name]
+    parts, cure, shift = findings.parts.get(name), node_cures.get(name), diagnosed.shifts[name]
     return {
         **{key: math.nan if value == "" and key not in _TEXTS else value for key, value in row.items()},
         "kind": diagnosed.kinds.get(int(str(row["index"])), "folded"),
@@ -123,11 +125,11 @@ _TRAVEL = {
 }
 
 
-def _figures(found: object, columns: Mapping[str, str]) -> dict[str, object]:
+def _figures(finding: object, columns: Mapping[str, str]) -> dict[str, object]:
     """Cells by column, from the attributes that they are named after; NaN, or no numbers, where nothing was found."""
-    if found is None:
+    if finding is None:
         return {column: [] if column in LIST_COLUMNS else math.nan for column in columns}
-    cells = {column: getattr(found, attribute) for column, attribute in columns.items()}
+    cells = {column: getattr(finding, attribute) for column, attribute in columns.items()}
     return {column: list(cell) if column in LIST_COLUMNS else cell for column, cell in cells.items()}
 
 

@@ -26,31 +26,31 @@ SMALLEST_PEAK = 0.1
 
 def input_not_normalised(findings: Findings) -> Advice | None:
     """Inputs that are not centred, or whose channels are not near -1..1."""
-    found = [(i, bad) for i in findings.inputs if (bad := _unfit_channels(i))]
-    if not found:
+    unfit_inputs = [(i, bad) for i in findings.inputs if (bad := _unfit_channels(i))]
+    if not unfit_inputs:
         return None
     return Advice(
         rule="input_not_normalised",
         title="The input is not normalised",
-        subjects=tuple(i.name for i, _ in found),
+        subjects=tuple(i.name for i, _ in unfit_inputs),
         evidence=" ".join(
-            f"{i.name!r}: {some([_channel_text(i, c) for c in bad])}.{_few_steps(i)}" for i, bad in found
+            f"{i.name!r}: {some([_channel_text(i, c) for c in bad])}.{_few_steps(i)}" for i, bad in unfit_inputs
         ),
         threshold=f"mean of a channel within {OFF_CENTRE:g} standard deviation of 0, largest magnitude "
         f"{SMALLEST_PEAK:g} to {LARGEST_PEAK:g}",
         source=f"{KERAS_PREPROCESSING}; {LECUN}; {OWN}",
-        action=" ".join(f"{i.name!r}: {_remedy(i)}." for i, _ in found)
+        action=" ".join(f"{i.name!r}: {_remedy(i)}." for i, _ in unfit_inputs)
         + " Train on inputs prepared so, and prepare calibration data and the application's inputs alike. If the "
         "model is trained already and normalises inside, cut that part off and do it before the model, or leave the "
         "first nodes out of integers.",
     )
 
 
-def _unfit_channels(found: InputStatistics) -> list[int]:
+def _unfit_channels(figures: InputStatistics) -> list[int]:
     """Channels off centre or off scale; constant ones and those with NaN are not judged."""
     unfit = []
-    for channel, (mean, deviation) in enumerate(zip(found.means, found.deviations, strict=True)):
-        peak = max(abs(found.minima[channel]), abs(found.maxima[channel]))
+    for channel, (mean, deviation) in enumerate(zip(figures.means, figures.deviations, strict=True)):
+        peak = max(abs(figures.minima[channel]), abs(figures.maxima[channel]))
         if not deviation > 0.0 or not math.isfinite(peak):
             continue
         if abs(mean) > OFF_CENTRE * deviation or not SMALLEST_PEAK <= peak <= LARGEST_PEAK:
@@ -58,16 +58,16 @@ def _unfit_channels(found: InputStatistics) -> list[int]:
     return unfit
 
 
-def _channel_text(found: InputStatistics, channel: int) -> str:
+def _channel_text(figures: InputStatistics, channel: int) -> str:
     return (
-        f"channel {channel} mean {found.means[channel]:.4g}, standard deviation {found.deviations[channel]:.4g}, "
-        f"range {found.minima[channel]:.4g} to {found.maxima[channel]:.4g}"
+        f"channel {channel} mean {figures.means[channel]:.4g}, standard deviation {figures.deviations[channel]:.4g}, "
+        f"range {figures.minima[channel]:.4g} to {figures.maxima[channel]:.4g}"
     )
 
 
-def _few_steps(found: InputStatistics) -> str:
+def _few_steps(figures: InputStatistics) -> str:
     """The channels that int8 leaves few steps, in a sentence; channels with NaN are not judged."""
-    pairs = enumerate(zip(found.minima, found.maxima, strict=True))
+    pairs = enumerate(zip(figures.minima, figures.maxima, strict=True))
     ranges = {c: (low, high) for c, (low, high) in pairs if low < high and math.isfinite(high - low)}
     width = max([0.0, *(high for _, high in ranges.values())]) - min([0.0, *(low for low, _ in ranges.values())])
     steps = {c: 255.0 * (high - low) / width for c, (low, high) in ranges.items()}
@@ -76,19 +76,19 @@ def _few_steps(found: InputStatistics) -> str:
     return f" One int8 scale for all channels leaves some few of its 255 steps: {some(few)}." if few else ""
 
 
-def _remedy(found: InputStatistics) -> str:
+def _remedy(figures: InputStatistics) -> str:
     """One constant where the channels are alike, else a mean and a deviation for each."""
     channels_shown = 16
-    used = [c for c, d in enumerate(found.deviations) if d > 0.0]
-    low, high = min(found.minima[c] for c in used), max(found.maxima[c] for c in used)
+    used = [c for c, d in enumerate(figures.deviations) if d > 0.0]
+    low, high = min(figures.minima[c] for c in used), max(figures.maxima[c] for c in used)
     # Channels whose ranges differ by less than this factor are normalised by one constant.
-    if all(high - low <= 2.0 * (found.maxima[c] - found.minima[c]) for c in used):
+    if all(high - low <= 2.0 * (figures.maxima[c] - figures.minima[c]) for c in used):
         half = (high - low) / 2.0
         offset = (high + low) / (high - low)
         shift = f" - {offset:.4g}" if offset >= 0.0 else f" + {-offset:.4g}"
         return f"x / {half:.4g}{shift} takes these data to -1..1"
-    means = some([f"{found.means[c]:.4g}" for c in used], channels_shown)
-    deviations = some([f"{found.deviations[c]:.4g}" for c in used], channels_shown)
+    means = some([f"{figures.means[c]:.4g}" for c in used], channels_shown)
+    deviations = some([f"{figures.deviations[c]:.4g}" for c in used], channels_shown)
     return f"(x - mean) / deviation by channel, means {means}, deviations {deviations}"
 
 
@@ -119,19 +119,19 @@ def calibration_unlike_data(findings: Findings) -> Advice | None:
         return None
     op_types = findings.layers.op_types
     judged = {n: a for n, a in findings.activations.items() if op_types.get(n) not in FIXED_SCALE_OPS}
-    found = [
+    overruns = [
         (name, a)
         for name, a in judged.items()
         if a.range_growth > largest_range_growth or a.clipped_share > largest_clipped_share
     ]
-    if not found:
+    if not overruns:
         return None
-    found.sort(key=lambda pair: _severity(pair[1]), reverse=True)
+    overruns.sort(key=lambda pair: _severity(pair[1]), reverse=True)
     return Advice(
         rule="calibration_unlike_data",
         title="The data leave the calibrated ranges",
-        subjects=tuple(name for name, _ in found),
-        evidence=f"{counted(len(found), 'node')}: {some(_growth_texts(found))}.",
+        subjects=tuple(name for name, _ in overruns),
+        evidence=f"{counted(len(overruns), 'node')}: {some(_growth_texts(overruns))}.",
         threshold=f"range growth above {largest_range_growth:g}, or more than {largest_clipped_share:.1%} of the "
         "values clipped",
         source=f"Percentile calibration: {WU}; {OWN}",
@@ -140,14 +140,14 @@ def calibration_unlike_data(findings: Findings) -> Advice | None:
     )
 
 
-def _severity(found: ActivationStatistics) -> tuple[float, float]:
-    clipped, growth = found.clipped_share, found.range_growth
+def _severity(figures: ActivationStatistics) -> tuple[float, float]:
+    clipped, growth = figures.clipped_share, figures.range_growth
     return (-1.0 if math.isnan(clipped) else clipped, -1.0 if math.isnan(growth) else growth)
 
 
-def _growth_texts(found: Sequence[tuple[str, ActivationStatistics]]) -> list[str]:
+def _growth_texts(overruns: Sequence[tuple[str, ActivationStatistics]]) -> list[str]:
     return [
         f"{name!r} {a.minimum:.4g} to {a.maximum:.4g} against {a.calibrated_minimum:.4g} to {a.calibrated_maximum:.4g} "
         f"in calibration, {'unknown' if math.isnan(a.clipped_share) else f'{a.clipped_share:.2%}'} clipped"
-        for name, a in found
+        for name, a in overruns
     ]

@@ -43,8 +43,8 @@ def _measured(findings: Findings) -> Iterator[_Measured]:
 
 def _suspicious(findings: Findings) -> list[_Measured]:
     """Nodes above the guide's limit, worst first."""
-    found = [(n, s) for n, s in _measured(findings) if s.rmse_per_scale > SUSPICIOUS_RMSE_PER_SCALE]
-    return sorted(found, key=lambda pair: -pair[1].rmse_per_scale)
+    suspects = [(n, s) for n, s in _measured(findings) if s.rmse_per_scale > SUSPICIOUS_RMSE_PER_SCALE]
+    return sorted(suspects, key=lambda pair: -pair[1].rmse_per_scale)
 
 
 def _error_text(node: Node, figures: LayerStatistics) -> str:
@@ -53,31 +53,31 @@ def _error_text(node: Node, figures: LayerStatistics) -> str:
 
 def suspicious_error(findings: Findings) -> Advice | None:
     """Nodes whose rmse/scale is above the Quantization Debugger guide's limit."""
-    found = _suspicious(findings)
-    if not found:
+    nodes = _suspicious(findings)
+    if not nodes:
         return None
-    accumulated = any(not s.verified for _, s in found)
+    accumulated = any(not s.verified for _, s in nodes)
     note = ". Accumulated: the error from the input on, not this node's own" if accumulated else ""
     return Advice(
         rule="suspicious_error",
         title="Nodes with a large quantization error",
-        subjects=tuple(n.name for n, _ in found),
-        evidence=f"rmse/scale of {counted(len(found), 'node')}: {some([_error_text(n, s) for n, s in found])}{note}.",
+        subjects=tuple(n.name for n, _ in nodes),
+        evidence=f"rmse/scale of {counted(len(nodes), 'node')}: {some([_error_text(n, s) for n, s in nodes])}{note}.",
         threshold=f"rmse/scale above {SUSPICIOUS_RMSE_PER_SCALE:g}; rounding alone gives {HEALTHY_RMSE_PER_SCALE:.3f}",
         source=DEBUGGER_GUIDE,
-        action=_what_to_deny(findings, found),
+        action=_what_to_deny(findings, nodes),
     )
 
 
-def _what_to_deny(findings: Findings, found: Sequence[_Measured]) -> str:
+def _what_to_deny(findings: Findings, suspects: Sequence[_Measured]) -> str:
     """The suspects, without those that ablation finds harmless."""
     # A node is harmful if leaving it out of integers takes this share of the divergence away, or if it gives it
     # alone.
     harmful_share = 0.1
-    effects = _effects(findings, [node.name for node, _ in found])
+    effects = _effects(findings, [node.name for node, _ in suspects])
     harmful = [f"{n!r} ({e:.0%} of the divergence)" for n, e in effects.items() if e >= harmful_share]
     harmless = [repr(n) for n, e in effects.items() if e < harmful_share]
-    denied = [node for node, _ in found if repr(node.name) not in harmless]
+    denied = [node for node, _ in suspects if repr(node.name) not in harmless]
     parts = []
     if denied:
         parts.append(f"Put {_denylist(denied, is_all=not harmless)} into denylisted_nodes, worst first.")
@@ -105,12 +105,12 @@ def _effects(findings: Findings, suspects: Sequence[str]) -> dict[str, float]:
     Empty without ablation or damage.
     """
     whole = findings.divergence
-    found: dict[str, float] = {}
+    effects: dict[str, float] = {}
     for name in suspects if whole > 0.0 else ():
         if (ablation := findings.ablations.get(name)) is not None:
             shares = (1.0 - ablation.leave_one_out / whole, ablation.leave_one_in / whole)
-            found[name] = max((s for s in shares if not math.isnan(s)), default=0.0)
-    return found
+            effects[name] = max((s for s in shares if not math.isnan(s)), default=0.0)
+    return effects
 
 
 def unhealthy_error(findings: Findings) -> Advice | None:
@@ -118,9 +118,9 @@ def unhealthy_error(findings: Findings) -> Advice | None:
     # The most that rounding alone can be wrong by. Rounding with well-spread int8 weights, which double its error
     # power, gives about 0.41; above 0.5, two thirds of the error power are not rounding's.
     unhealthy_rmse_per_scale = 0.5
-    found = [(n, s) for n, s in _measured(findings) if s.verified]
-    high = [(n, s) for n, s in found if unhealthy_rmse_per_scale < s.rmse_per_scale <= SUSPICIOUS_RMSE_PER_SCALE]
-    low = [(n, s) for n, s in found if n.op_type not in FIXED_SCALE_OPS and _loses_signal(s)]
+    nodes = [(n, s) for n, s in _measured(findings) if s.verified]
+    high = [(n, s) for n, s in nodes if unhealthy_rmse_per_scale < s.rmse_per_scale <= SUSPICIOUS_RMSE_PER_SCALE]
+    low = [(n, s) for n, s in nodes if n.op_type not in FIXED_SCALE_OPS and _loses_signal(s)]
     if not high and not low:
         return None
     high.sort(key=lambda pair: -pair[1].rmse_per_scale)
@@ -169,16 +169,16 @@ def _unhealthy_action(high: bool, low: bool) -> str:
 
 def wide_range(findings: Findings) -> Advice | None:
     """Nodes whose int8 output has steps above 1."""
-    found = [(n, s) for n, s in _measured(findings) if s.range > WIDE_RANGE]
-    if not found:
+    wide_nodes = [(n, s) for n, s in _measured(findings) if s.range > WIDE_RANGE]
+    if not wide_nodes:
         return None
-    found.sort(key=lambda pair: -pair[1].range)
-    texts = [f"{n.name!r} ({n.op_type}) range {s.range:.4g}, step {s.scale:.3g}" for n, s in found]
+    wide_nodes.sort(key=lambda pair: -pair[1].range)
+    texts = [f"{n.name!r} ({n.op_type}) range {s.range:.4g}, step {s.scale:.3g}" for n, s in wide_nodes]
     return Advice(
         rule="wide_range",
         title="Outputs with a wide range",
-        subjects=tuple(n.name for n, _ in found),
-        evidence=f"{counted(len(found), 'node')}: {some(texts)}.",
+        subjects=tuple(n.name for n, _ in wide_nodes),
+        evidence=f"{counted(len(wide_nodes), 'node')}: {some(texts)}.",
         threshold=f"range (255 x scale) above {WIDE_RANGE:g}, where one int8 step is more than 1",
         source=f"{DEBUGGER_GUIDE}, which looks at the range without a limit; {OWN}",
         action="Differences below half a step vanish. Where they matter: normalize the model's inputs if the wide "
@@ -190,14 +190,14 @@ def wide_range(findings: Findings) -> Advice | None:
 def unlike_channels(findings: Findings) -> Advice | None:
     """Channels of an output that lose their signal because far larger ones share their scale."""
     lost = [group for group in findings.groups if group.sqnr_db < min(LOST_SIGNAL_SQNR_DB, group.whole_db)]
-    found = sorted(lost, key=lambda group: group.sqnr_db)
-    if not found:
+    groups = sorted(lost, key=lambda group: group.sqnr_db)
+    if not groups:
         return None
     return Advice(
         rule="unlike_channels",
         title="Channels that share a scale with far larger ones",
-        subjects=tuple(dict.fromkeys(group.output for group in found)),
-        evidence=f"In the integer model {some([str(group) for group in found])}.",
+        subjects=tuple(dict.fromkeys(group.output for group in groups)),
+        evidence=f"In the integer model {some([str(group) for group in groups])}.",
         threshold=f"a group of channels of like range below {LOST_SIGNAL_SQNR_DB:g} dB, and below the whole output",
         source=OWN,
         action=OWN_SCALE,

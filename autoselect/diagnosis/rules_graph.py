@@ -48,28 +48,28 @@ def _is_per_channel(graph: Graph, op: Op) -> bool:
 def batch_normalizations(graph: Graph) -> list[tuple[int, int]]:
     """Indices of each MUL by a constant per channel and the ADD or SUB of one that alone reads it."""
     consumers = graph.consumers()
-    found = []
+    pairs = []
     for index, op in enumerate(graph.ops):
         if op.op_type != "MUL" or not _is_per_channel(graph, op):
             continue
         readers = consumers.get(op.outputs[0], [])
         shifts = [i for i in readers if graph.ops[i].op_type in ("ADD", "SUB") and _is_per_channel(graph, graph.ops[i])]
         if shifts and len(readers) == 1:
-            found.append((index, shifts[0]))
-    return found
+            pairs.append((index, shifts[0]))
+    return pairs
 
 
 def unfolded_batch_normalization(findings: Findings) -> Advice | None:
     """Batch normalization that the converter could not fold into a layer's weights."""
-    found = batch_normalizations(findings.graph)
-    if not found:
+    pairs = batch_normalizations(findings.graph)
+    if not pairs:
         return None
-    texts = [f"{_op_name(findings, m)!r} and {_op_name(findings, a)!r}: {_obstacle(findings, m)}" for m, a in found]
+    texts = [f"{_op_name(findings, m)!r} and {_op_name(findings, a)!r}: {_obstacle(findings, m)}" for m, a in pairs]
     return Advice(
         rule="unfolded_batch_normalization",
         title="Batch normalization is left in the graph",
-        subjects=tuple(_op_name(findings, mul) for mul, _ in found),
-        evidence=f"{counted(len(found), 'pair')} of MUL and ADD by constants per channel: {'; '.join(texts[:5])}.",
+        subjects=tuple(_op_name(findings, mul) for mul, _ in pairs),
+        evidence=f"{counted(len(pairs), 'pair')} of MUL and ADD by constants per channel: {'; '.join(texts[:5])}.",
         threshold="any",
         source=f"Batch normalization folding: {NAGEL}; {KRISHNAMOORTHI}",
         action="Each such op rounds its output once more, and its constants share one scale. Train with the order "
@@ -136,14 +136,14 @@ def _longest_growth(findings: Findings) -> list[tuple[str, float]]:
 
 def _widths(findings: Findings) -> dict[int, float]:
     """Calibrated range of each weight layer's output, by op index; layers without one are left out."""
-    found = {}
+    widths = {}
     for node in findings.layers.nodes:
         if node.op_type in WEIGHT_OPS and node.name in findings.activations:
             figures = findings.activations[node.name]
             width = figures.calibrated_maximum - figures.calibrated_minimum
             if width > 0.0 and math.isfinite(width):
-                found[node.index] = width
-    return found
+                widths[node.index] = width
+    return widths
 
 
 def _feeding_layers(graph: Graph) -> list[set[int]]:
@@ -155,11 +155,11 @@ def _feeding_layers(graph: Graph) -> list[set[int]]:
 
 def per_channel_disabled(findings: Findings) -> Advice | None:
     """Weights with fewer scales than channels, though the channels are of different size."""
-    found = [(name, w) for name, w in findings.weights.items() if _suffers_per_tensor(w)]
-    if not found:
+    uneven_weights = [(name, w) for name, w in findings.weights.items() if _suffers_per_tensor(w)]
+    if not uneven_weights:
         return None
-    found.sort(key=lambda pair: -pair[1].channel_range_ratio)
-    texts = [f"{name!r} {w.channel_range_ratio:.3g} times over {len(w.minima)} channels" for name, w in found]
+    uneven_weights.sort(key=lambda pair: -pair[1].channel_range_ratio)
+    texts = [f"{name!r} {w.channel_range_ratio:.3g} times over {len(w.minima)} channels" for name, w in uneven_weights]
     if findings.per_channel:
         action = (
             "Per-channel quantization is on, but these ops' kernels know one scale a tensor: train with weights of "
@@ -170,7 +170,7 @@ def per_channel_disabled(findings: Findings) -> Advice | None:
     return Advice(
         rule="per_channel_disabled",
         title="One scale for channels of different size",
-        subjects=tuple(name for name, _ in found),
+        subjects=tuple(name for name, _ in uneven_weights),
         evidence=f"Largest over smallest channel: {some(texts)}.",
         threshold=f"one scale for the tensor, channel magnitudes apart by more than {MAX_CHANNEL_RATIO:g} times",
         source=f"Per-channel weights: {KRISHNAMOORTHI}; {NAGEL}, which also describes equalization; {OWN}",
@@ -178,8 +178,8 @@ def per_channel_disabled(findings: Findings) -> Advice | None:
     )
 
 
-def _suffers_per_tensor(found: WeightStatistics) -> bool:
-    return 0 < len(found.scales) < len(found.minima) and found.channel_range_ratio > MAX_CHANNEL_RATIO
+def _suffers_per_tensor(figures: WeightStatistics) -> bool:
+    return 0 < len(figures.scales) < len(figures.minima) and figures.channel_range_ratio > MAX_CHANNEL_RATIO
 
 
 def unsupported_by_target(findings: Findings) -> Advice | None:
@@ -190,25 +190,25 @@ def unsupported_by_target(findings: Findings) -> Advice | None:
     both = (kinds, {**kinds, **dict.fromkeys(nodes, OpKind.INTEGER)})
     built, integer = (computing_in(graph, k, findings.forms) for k in both)
     placements = judge(built, target).placements
-    found = [i for i, placement in enumerate(placements) if _is_astray(placement, target)]
-    if not found:
+    stray_ops = [i for i, placement in enumerate(placements) if _is_astray(placement, target)]
+    if not stray_ops:
         return None
     # What each op does by itself, wherever others end the segment, and what it would do in integers.
     alone, in_integers = (judge(made, replace(target, segments="any")).placements for made in (built, integer))
-    culprits = [i for i in found if _is_astray(alone[i], target)]
+    culprits = [i for i in stray_ops if _is_astray(alone[i], target)]
     mendable = [i for i in culprits if kinds[i] not in IN_INTEGERS and not _is_astray(in_integers[i], target)]
     lost = sorted({_spoken(placements[i], graph.ops[i]) for i in culprits if i not in mendable})
     parts = [f"Replace these op types: {some(lost)}."] if lost else []
     if mendable:
         names = [repr(_op_name(findings, i)) for i in mendable]
         parts.append(f"Take off the denylist what accuracy allows: {some(names)}.")
-    refuses = any(placements[i].place is Place.NOWHERE for i in found)
+    refuses = any(placements[i].place is Place.NOWHERE for i in stray_ops)
     runner = target.accelerator or target.host
     return Advice(
         rule="unsupported_by_target",
         title=f"Ops that the target {target.name!r} {'refuses' if refuses else f'does not run on {runner.name}'}",
-        subjects=tuple(_op_name(findings, i) for i in found),
-        evidence=f"{counted(len(found), 'op')}: {'; '.join(_by_reason(graph, placements, found))}.",
+        subjects=tuple(_op_name(findings, i) for i in stray_ops),
+        evidence=f"{counted(len(stray_ops), 'op')}: {'; '.join(_by_reason(graph, placements, stray_ops))}.",
         threshold=f"any op that {'the target refuses or ' if target.rules else ''}{runner.name} does not run",
         source=f"The profile of the target {target.name!r}",
         action=" ".join(
@@ -226,10 +226,10 @@ def _spoken(placement: Placement, op: Op) -> str:
     return f"{placement.precision.value} {op.op_type}" if placement.precision else op.op_type
 
 
-def _by_reason(graph: Graph, placements: Sequence[Placement], found: Sequence[int]) -> list[str]:
+def _by_reason(graph: Graph, placements: Sequence[Placement], stray_ops: Sequence[int]) -> list[str]:
     """``2 x float SIN, 1 x float EXP (the accelerator runs no float ops)``, most ops first."""
     groups: dict[str, Counter[str]] = {}
-    for i in found:
+    for i in stray_ops:
         groups.setdefault(placements[i].reason, Counter())[_spoken(placements[i], graph.ops[i])] += 1
     ranked = sorted(groups.items(), key=lambda pair: -pair[1].total())
     return [f"{some([f'{n} x {name}' for name, n in ops.most_common()])} ({reason})" for reason, ops in ranked]

@@ -15,18 +15,18 @@ def travel(graph: Graph, accumulated: LayerTable) -> dict[str, Travel]:
     Returns:
         By node name, in graph order; nodes without statistics are left out.
     """
-    known = {n.index: s for n, s in zip(accumulated.nodes, accumulated.statistics, strict=True) if s is not None}
-    powers = {index: float(10.0 ** (-figures.sqnr_db / 10.0)) for index, figures in known.items()}
+    statistics = {n.index: s for n, s in zip(accumulated.nodes, accumulated.statistics, strict=True) if s is not None}
+    powers = {index: float(10.0 ** (-figures.sqnr_db / 10.0)) for index, figures in statistics.items()}
     feeding = graph.nearest(powers)
     return {
         node.name: Travel(
-            mean_squared_error=known[node.index].mean_squared_error,
-            rmse_per_scale=known[node.index].rmse_per_scale,
+            mean_squared_error=statistics[node.index].mean_squared_error,
+            rmse_per_scale=statistics[node.index].rmse_per_scale,
             nsr=powers[node.index],
             growth=_growth(powers[node.index], [powers[i] for i in feeding[node.index]]),
         )
         for node in accumulated.nodes
-        if node.index in known
+        if node.index in statistics
     }
 
 

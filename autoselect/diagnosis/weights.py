@@ -36,27 +36,27 @@ def weight_statistics(
         By node name, in the order of ``nodes``.
     """
     model, built = float_file.model, built_file.model
-    found = {}
+    statistics = {}
     for node in nodes:
         op = model.subgraphs[0].operators[node.index]
         operands = _weight_operands(model, op)
         if operands:
             rows = _quantization(built, places[node.index], operands) if node.index in places else ([], [])
-            found[node.name] = _statistics(model, op, operands, rows)
-    return found
+            statistics[node.name] = _statistics(model, op, operands, rows)
+    return statistics
 
 
 def _weight_operands(model: fb.Model, op: fb.Operator) -> dict[int, np.ndarray]:
     """Float constants of at least one element among the weight operands, by position."""
     tensors = model.subgraphs[0].tensors
-    found = {}
+    operands = {}
     for position in WEIGHTS.get(fb.op_type(model, op), ()):
         if position >= len(op.inputs) or op.inputs[position] < 0:
             continue
         tensor = tensors[op.inputs[position]]
         if fb.is_constant(model, tensor) and fb.TENSOR_DTYPES[tensor.type] == "float32":
-            found[position] = fb.constant_values(model, tensor)
-    return found
+            operands[position] = fb.constant_values(model, tensor)
+    return operands
 
 
 def _channels(values: np.ndarray, op_type: str, op: fb.Operator) -> np.ndarray:

@@ -118,7 +118,7 @@ class Graph:
 
 def with_answers(graph: Graph, *left: Mapping[int, str]) -> Graph:
     """The graph with what compilers said of its ops: for each compiler why it leaves ops to the host, by index."""
-    answers = [tuple(one.get(i, "") for one in left) for i in range(len(graph.ops))]
+    answers = [tuple(reasons.get(i, "") for reasons in left) for i in range(len(graph.ops))]
     return replace(graph, ops=tuple(answered(op, said) for op, said in zip(graph.ops, answers, strict=True)))
 
 

@@ -25,16 +25,16 @@ class Pins:
     keep_int16: frozenset[str] = _NONE
 
     @classmethod
-    def of(cls, told: Mapping[str, str | Iterable[str]]) -> Pins:
+    def of(cls, pins: Mapping[str, str | Iterable[str]]) -> Pins:
         """What a user says by the names of the fields; one text is one of them.
 
         Raises:
             UsageError: If there is no such field.
         """
-        known = [field.name for field in fields(cls)]
-        if strange := sorted(set(told) - {*known}):
-            raise UsageError(f"pins: expected some of {', '.join(known)}; got {strange[0]!r}.")
-        return cls(**{name: frozenset([texts] if isinstance(texts, str) else texts) for name, texts in told.items()})
+        names = [field.name for field in fields(cls)]
+        if strange := sorted(set(pins) - {*names}):
+            raise UsageError(f"pins: expected some of {', '.join(names)}; got {strange[0]!r}.")
+        return cls(**{name: frozenset([texts] if isinstance(texts, str) else texts) for name, texts in pins.items()})
 
     def __bool__(self) -> bool:
         """Whether anything is pinned."""

@@ -176,22 +176,22 @@ class Recipe:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
 
-def _from_fields(found: Mapping[str, Any]) -> Recipe:
+def _from_fields(loaded: Mapping[str, Any]) -> Recipe:
     lists = {"denylisted_nodes", "denylisted_ops", "float_nodes", "int16_nodes", "repairs"}
     keys = lists | {"fallback", "per_channel", "io_type"}
-    if unknown := sorted(set(found) - keys - {"schema_version"}):
+    if unknown := sorted(set(loaded) - keys - {"schema_version"}):
         raise RecipeError(f"The recipe has an unknown key {unknown[0]!r}. Known keys: {', '.join(sorted(keys))}.")
-    if found.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+    if loaded.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RecipeError(
-            f"The recipe is of schema version {found['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
+            f"The recipe is of schema version {loaded['schema_version']}; this autoselect reads {SCHEMA_VERSION}."
         )
     for key in sorted(lists):
-        value = found.get(key, [])
+        value = loaded.get(key, [])
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise RecipeError(f"{key}: expected a list of names, got {value!r}.")
-    if not isinstance(found.get("per_channel", True), bool):
-        raise RecipeError(f"per_channel: expected true or false, got {found['per_channel']!r}.")
-    return Recipe(**{key: found[key] for key in keys & set(found)})
+    if not isinstance(loaded.get("per_channel", True), bool):
+        raise RecipeError(f"per_channel: expected true or false, got {loaded['per_channel']!r}.")
+    return Recipe(**{key: loaded[key] for key in keys & set(loaded)})
 
 
 def _listed(names: str | Iterable[str]) -> Iterable[str]:

@@ -93,14 +93,14 @@ def needs_of(graph: Graph) -> dict[str, str]:
         ``litert``, the version of LiteRT; ``tensorflow``, the version of TensorFlow whose interpreter loads it, empty
         if none does yet; and ``because``, the ops that the oldest runtimes lack, with how often they occur.
     """
-    found = Counter(lack for op in graph.ops if (lack := _lack(op, graph)) is not None)
-    lacks = [lack for lack in LACKS if lack in found]
+    counts = Counter(lack for op in graph.ops if (lack := _lack(op, graph)) is not None)
+    lacks = [lack for lack in LACKS if lack in counts]
     versions = [OLDEST["TensorFlow"], *(lack.tensorflow for lack in lacks)]
     versions_known = [version for version in versions if version is not None]
     return {
         "litert": version_text(max([OLDEST["LiteRT"], *(lack.litert for lack in lacks)])),
         "tensorflow": version_text(max(versions_known)) if len(versions_known) == len(versions) else "",
-        "because": ", ".join(f"{lack.told} ({found[lack]})" for lack in lacks),
+        "because": ", ".join(f"{lack.told} ({counts[lack]})" for lack in lacks),
     }
 
 
@@ -135,10 +135,10 @@ def read_runtime(text: str) -> Runtime:
             f"expected a version of LiteRT such as 2.1.0, or tensorflow, or tensorflow-2.21, got {text!r}."
         )
     family: Family = "TensorFlow" if match[2] else "LiteRT"
-    told = match[1] or match[3]
-    version = tuple(map(int, told.split("."))) if told else OLDEST[family]
+    number = match[1] or match[3]
+    version = tuple(map(int, number.split("."))) if number else OLDEST[family]
     if version < OLDEST[family]:
-        raise UsageError(f"what {family} {told} loads is not known. The oldest that were tried are {oldest}.")
+        raise UsageError(f"what {family} {number} loads is not known. The oldest that were tried are {oldest}.")
     return Runtime(family=family, version=version)
 
 

@@ -355,12 +355,12 @@ def _is_cheaper_outside(kernels: Mapping[Precision, Kernels]) -> bool:
     return any(_costs_less(other, integer) for other in others)
 
 
-def _costs_less(one: Kernels, other: Kernels) -> bool:
+def _costs_less(rival: Kernels, other: Kernels) -> bool:
     """Whether kernels cost less than others for an element, or for a multiply-accumulate of any op type."""
-    if one.per_element < other.per_element or one.per_mac < other.per_mac:
+    if rival.per_element < other.per_element or rival.per_mac < other.per_mac:
         return True
-    ops = {op for kernels in (one, other) for op in (*kernels.per_mac_of, *kernels.per_weight_of)}
-    return any(one.of_mac(op, uses) < other.of_mac(op, uses) for op in ops for uses in (1.0, math.inf))
+    ops = {op for kernels in (rival, other) for op in (*kernels.per_mac_of, *kernels.per_weight_of)}
+    return any(rival.of_mac(op, uses) < other.of_mac(op, uses) for op in ops for uses in (1.0, math.inf))
 
 
 def together(targets: Sequence[Target]) -> Target:

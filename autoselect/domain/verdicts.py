@@ -146,10 +146,10 @@ def pins(graph: Graph, nodes: Iterable[int], target: Target, *, hybrid: bool, ru
     return Pins(keep_int=decided[0], keep_float=decided[1], impossible=decided[2], not_int16=decided[3])
 
 
-def _pinned_by_any(found: Sequence[Pins]) -> Pins:
+def _pinned_by_any(chip_pins: Sequence[Pins]) -> Pins:
     """What any of several chips decides; impossible is also what one wants in integers and another out of them."""
     keep_int, keep_float, impossible, not_int16 = (
-        {i: why for one in found for i, why in getattr(one, name).items()}
+        {i: why for decisions in chip_pins for i, why in getattr(decisions, name).items()}
         for name in ("keep_int", "keep_float", "impossible", "not_int16")
     )
     for i in keep_int.keys() & keep_float.keys():
@@ -212,21 +212,21 @@ def views(graph: Graph, target: Target) -> list[tuple[Target, Verdict]]:
     return pairs
 
 
-def _worst(found: Sequence[tuple[Target, Verdict]]) -> Verdict:
+def _worst(chip_verdicts: Sequence[tuple[Target, Verdict]]) -> Verdict:
     """One verdict of several: most pieces, worst cost in units of the chip's best, what any chip leaves or refuses."""
-    costs = [verdict.cost / (chip.best or 1.0) for chip, verdict in found]
-    worst = found[costs.index(max(costs))][1]
+    costs = [verdict.cost / (chip.best or 1.0) for chip, verdict in chip_verdicts]
+    worst = chip_verdicts[costs.index(max(costs))][1]
     order = (Place.NOWHERE, Place.HOST, Place.EITHER, Place.ACCELERATOR)
-    rows = zip(*(verdict.placements for _, verdict in found), strict=True)
+    rows = zip(*(verdict.placements for _, verdict in chip_verdicts), strict=True)
     return Verdict(
         placements=tuple(min(row, key=lambda p: order.index(p.place)) for row in rows),
-        segments=max(verdict.segments for _, verdict in found),
+        segments=max(verdict.segments for _, verdict in chip_verdicts),
         crossings=worst.crossings,
         crossing_bytes=worst.crossing_bytes,
         crossing_cost=0.0,
         accelerator_cost=max(costs),
         host_cost=0.0,
-        ddr_bytes=max(verdict.ddr_bytes for _, verdict in found),
+        ddr_bytes=max(verdict.ddr_bytes for _, verdict in chip_verdicts),
     )
 
 
@@ -280,8 +280,8 @@ def _type_lack(op: Op, graph: Graph, processor: Processor) -> str | None:
     """Why a processor does not run an op on values of the types that it has; None where it does."""
     lacking = processor.lacks_types.get(op.op_type, frozenset())
     types = (graph.tensors[t].dtype for t in (*op.inputs, *op.outputs))
-    found = next((dtype for dtype in types if dtype in lacking), None)
-    return None if found is None else f"{processor.name} has no {op.op_type} of {found}"
+    dtype = next((dtype for dtype in types if dtype in lacking), None)
+    return None if dtype is None else f"{processor.name} has no {op.op_type} of {dtype}"
 
 
 def _names(processor: Processor, op_type: str) -> bool:

@@ -158,14 +158,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def did_you_mean(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> str:
+def did_you_mean(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> str:
     """`` Did you mean 'a' or 'b'?``, the known names that look like this one; empty where none does.
 
     Args:
         name: That is not known.
-        known: Those that are.
+        names: Those that are.
         most: So many names at most.
         cutoff: How alike names must be, from 0 to 1, see :func:`difflib.get_close_matches`.
     """
-    close = difflib.get_close_matches(name, dict.fromkeys(known), n=most, cutoff=cutoff)
+    close = difflib.get_close_matches(name, dict.fromkeys(names), n=most, cutoff=cutoff)
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -111,12 +111,12 @@ async def _body(request: Request) -> bytes:
     Raises:
         HTTPException: If it is larger than any question.
     """
-    found = bytearray()
+    body = bytearray()
     async for part in request.stream():
-        found += part
-        if len(found) > _MOST_BYTES:
+        body += part
+        if len(body) > _MOST_BYTES:
             raise HTTPException(413, f"A question has at most {_MOST_BYTES:,} bytes.")
-    return bytes(found)
+    return bytes(body)
 
 
 def _mistake(_request: Request, exc: Exception) -> Response:

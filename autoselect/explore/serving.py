@@ -111,11 +111,11 @@ def serve(directory: str | Path, *, port: int | None = None) -> Page:
 
 @contextlib.contextmanager
 def _listening(port: int | None) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as found:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((_LOOPBACK, port or 0))
-            found.listen()
+            listener.bind((_LOOPBACK, port or 0))
+            listener.listen()
         except PermissionError as exc:
             raise UsageError(f"This user may not listen on port {port}. Choose one from 1024 on with --port.") from exc
         except OSError as exc:
@@ -123,4 +123,4 @@ def _listening(port: int | None) -> Iterator[socket.socket]:
                 f"Port {port} is taken by another program ({exc.strerror}). Choose another one with --port, or leave "
                 "--port out: then a free one is taken."
             ) from exc
-        yield found
+        yield listener

@@ -112,10 +112,10 @@ class Session:
         """
         with self._lock:
             answer = self._answer(asked)
-            found: Row = plain(
+            row: Row = plain(
                 {**answer.as_dict(), "sentences": answer_sentences(answer, _HOW), "graph": self._graph_row(answer)}
             )
-            return found
+            return row
 
     def recipe(self, asked: Question) -> Recipe:
         """The recipe of a candidate.
@@ -158,10 +158,10 @@ class Session:
             if answer.trial is None or answer.scored_drop is None:
                 raise UsageError("The candidate has no score.")
             record = next(r for r in self._questions.tried.records if r.number == answer.trial)
-            told = f"Trial {answer.trial} {lost(answer.scored_drop, answer.metric)}."
+            sentence = f"Trial {answer.trial} {lost(answer.scored_drop, answer.metric)}."
             row: Row = plain(
                 {
-                    "says": told if is_new else f"It had been scored before. {told}",
+                    "says": sentence if is_new else f"It had been scored before. {sentence}",
                     "number": answer.trial,
                     "id": record.id,
                     "drop": answer.scored_drop,
@@ -174,8 +174,8 @@ class Session:
     def searched(self, trials: int) -> Row:
         """What came of further trials; a row of the result of a job."""
         recommended = self._run.picks.get("recommended")
-        told = f"{recommended} is recommended now" if recommended else "nothing is recommended"
-        return {"says": f"{counted(trials, 'trial')}; {told}.", "trials": trials, "recommended": recommended}
+        clause = f"{recommended} is recommended now" if recommended else "nothing is recommended"
+        return {"says": f"{counted(trials, 'trial')}; {clause}.", "trials": trials, "recommended": recommended}
 
     def cheapest(self, asked: Cheapest) -> Row:
         """The single steps from a candidate that are worth most.
@@ -287,10 +287,10 @@ class Session:
 
 def _stamp_of(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size
 
 
 def _pieces(graph: Graph, pieces: Pieces) -> list[int | None]:
@@ -311,5 +311,5 @@ def _says(move: Move, answer: WhatIf) -> str:
     return ", ".join(parts)
 
 
-def _changed(by: float, told: Callable[[Any], str]) -> str:
-    return "as now" if not by else f"{'+' if by > 0 else '−'}{told(abs(by))}"
+def _changed(by: float, formatter: Callable[[Any], str]) -> str:
+    return "as now" if not by else f"{'+' if by > 0 else '−'}{formatter(abs(by))}"

@@ -38,11 +38,11 @@ def member_ops(
 ) -> tuple[MemberOp, ...]:
     """Say of every op of the float model what a candidate made of it."""
     by_index = {node.index: node for node in nodes}
-    found = []
+    entries = []
     for index, (op, outputs) in enumerate(zip(float_graph.ops, op_outputs, strict=True)):
         node = by_index.get(index)
         kind = str(op.kind.value) if node is None else kinds[node.name]
-        found.append(
+        entries.append(
             MemberOp(
                 index=index,
                 op_type=op.op_type,
@@ -51,4 +51,4 @@ def member_ops(
                 denylisted=node is not None and node.name in denylisted,
             )
         )
-    return tuple(found)
+    return tuple(entries)

@@ -47,19 +47,19 @@ def names_in(graph: Graph, nodes: Sequence[str]) -> dict[str, str]:
     """
     tensors = {tensor.name: index for index, tensor in enumerate(graph.tensors) if not tensor.is_constant}
     producers = graph.producers()
-    found = {}
+    output_names = {}
     for name in nodes:
         index = tensors.get(name)
         while index in producers and graph.ops[producers[index]].op_type in _CONVERSIONS:
             index = graph.ops[producers[index]].inputs[0]
         if index is not None:
-            found[name] = graph.tensors[index].name
-    return found
+            output_names[name] = graph.tensors[index].name
+    return output_names
 
 
 def _by_alias(values: Mapping[str, Any], aliases: Aliases) -> dict[str, Any]:
-    found = dict(values)
+    aliased_values = dict(values)
     for name, value in values.items():
         for alias in aliases.get(name, ()):
-            found.setdefault(alias, value)
-    return found
+            aliased_values.setdefault(alias, value)
+    return aliased_values

@@ -88,7 +88,7 @@ def _words(member: str, denied: Sequence[MemberOp], ops: Sequence[MemberOp], rec
         lacking.append(f"an output that is float here is {recipe.io_type} in {member}.tflite")
     if lacking:
         words.append("What plain TensorFlow cannot express of the recipe:")
-        words += [f"* {one}." for one in lacking]
+        words += [f"* {difference}." for difference in lacking]
     else:
         words.append("Plain TensorFlow expresses the whole recipe.")
     return [*words, f"In {member}.tflite the ops have the float model's names again, and equal constants are shared."]

@@ -69,7 +69,7 @@ def card_of(run: Run, member: str, *, title: str, compiled: Sequence[Mapping[str
         needs=_needs((run.summary.get("runtimes") or {}).get(member)),
         chips=_chips(run, member, compiled),
         recipe=recipe,
-        nodes={told: some(_names(recipe.get(key) or ()), 12) for key, told in _NODES.items()},
+        nodes={label: some(_names(recipe.get(key) or ()), 12) for key, label in _NODES.items()},
         repairs=", ".join(recipe.get("repairs") or ()),
         counts=run.manifest.get("counts") or {},
         hashes=run.manifest.get("hashes") or {},
@@ -101,19 +101,19 @@ def _needs(needs: Mapping[str, str] | None) -> list[str]:
 
 def _chips(run: Run, member: str, compiled: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The chips that the model was judged on or compiled for: what each takes, what it scores there, and versions."""
-    files, found = {str(one["target"]): one for one in compiled}, []
+    files, chips = {str(file["target"]): file for file in compiled}, []
     for chip in chips_of(run.summary):
         model = chip.models.get(member)
         if model is None:
             continue
         made = {**_file(files.pop(chip.name, None)), **_scores(model, str(run.summary["metric"]))}
         left = Counter(model.left.values())
-        found.append(_chip(chip.name, model.partitions, model.left_ops, left, model.ddr_bytes, chip.versions) | made)
-    for name, one in files.items():
-        left = Counter(str(op["reason"]) for op in one["left"])
-        figures = (one["partitions"], one["left_ops"], left, one["ddr_bytes"], one["versions"])
-        found.append(_chip(name, *figures) | _file(one) | {"scores": None})
-    return found
+        chips.append(_chip(chip.name, model.partitions, model.left_ops, left, model.ddr_bytes, chip.versions) | made)
+    for name, file in files.items():
+        left = Counter(str(op["reason"]) for op in file["left"])
+        figures = (file["partitions"], file["left_ops"], left, file["ddr_bytes"], file["versions"])
+        chips.append(_chip(name, *figures) | _file(file) | {"scores": None})
+    return chips
 
 
 def _chip(

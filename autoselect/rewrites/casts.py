@@ -154,8 +154,8 @@ def _reach(model: fb.Model) -> list[fb.Operator]:
     for op in view.graph.operators:
         values = [i for i in fb.indices(op.inputs) if i >= 0 and view.tensor(i).type == schema.TensorType.FLOAT32]
         others = [view.tensor(i) for i in {*values} - held.keys()]
-        if _moves(view, op) and len(others) < len({*values}) and all(fb.is_constant(model, one) for one in others):
-            pairs = [*(held[i] for i in values if i in held), *(_ends_of(model, one) for one in others)]
+        if _moves(view, op) and len(others) < len({*values}) and all(fb.is_constant(model, other) for other in others):
+            pairs = [*(held[i] for i in values if i in held), *(_ends_of(model, other) for other in others)]
             ends = min(low for low, _ in pairs), max(high for _, high in pairs)
             held |= dict.fromkeys(fb.indices(op.outputs), ends)
     for index, ends in held.items():

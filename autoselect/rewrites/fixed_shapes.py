@@ -19,7 +19,7 @@ from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite.runner import interpreter_of
 
 MOST_ELEMENTS = 16_384
-"""Of a value that is written into the file: a mask over 128 tokens."""
+"""The most elements of a value that is written into the file: a mask over 128 tokens has as many."""
 
 _DRAWING = frozenset({"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "STABLEHLO_RNG_BIT_GENERATOR"})
 """Op types whose outputs are others on each run."""
@@ -55,7 +55,7 @@ def fold(model: fb.Model) -> list[int]:
 
 def _told_by_shapes(model: fb.Model) -> list[fb.Operator]:
     """Write the outputs of SHAPE and RANK, in place; returns those of them that are not needed any more."""
-    graph, found = model.subgraphs[0], []
+    graph, folded_ops = model.subgraphs[0], []
     for op in graph.operators:
         op_type = fb.op_type(model, op)
         if op_type not in ("SHAPE", "RANK") or int(op.outputs[0]) in fb.indices(graph.outputs):
@@ -65,39 +65,39 @@ def _told_by_shapes(model: fb.Model) -> list[fb.Operator]:
         if shape and _is_fixed(source):  # Old files have an empty shape where they know none.
             sizes = shape if op_type == "SHAPE" else len(shape)
             _write(model, result, np.array(sizes, fb.TENSOR_DTYPES[result.type]))
-            found.append(op)
-    return found
+            folded_ops.append(op)
+    return folded_ops
 
 
 def _computed_beforehand(model: fb.Model) -> list[fb.Operator]:
     """Write what ops compute from constants alone, in place; returns those of them that are not needed any more."""
     ops = _fed_by_constants(model)
     values = _values(model, ops)
-    tensors, found = model.subgraphs[0].tensors, []
+    tensors, folded_ops = model.subgraphs[0].tensors, []
     for op in ops:
         rows = [values.get(int(i)) for i in op.outputs]
         if all(value is not None and 0 < value.size <= MOST_ELEMENTS for value in rows):
-            found.append(op)
+            folded_ops.append(op)
             for index, value in zip(op.outputs, rows, strict=True):
                 assert value is not None
                 _write(model, tensors[index], value)
-    return found
+    return folded_ops
 
 
 def _fed_by_constants(model: fb.Model) -> list[fb.Operator]:
     """Ops that read constants, or what other such ops write; no outputs of the model."""
     graph = model.subgraphs[0]
     written = fb.computed(graph)
-    known = {i for i, one in enumerate(graph.tensors) if i not in written and fb.is_constant(model, one)}
-    found, ends = [], set(fb.indices(graph.outputs))
+    constants = {i for i, tensor in enumerate(graph.tensors) if i not in written and fb.is_constant(model, tensor)}
+    ops, ends = [], set(fb.indices(graph.outputs))
     for op in graph.operators:
         read, results = {i for i in fb.indices(op.inputs) if i >= 0}, fb.indices(op.outputs)
-        if not read or not known.issuperset(read) or not ends.isdisjoint(results):
+        if not read or not constants.issuperset(read) or not ends.isdisjoint(results):
             continue
         if _repeats(model, op) and all(_is_plain(graph.tensors[i]) for i in (*read, *results)):
-            known.update(results)
-            found.append(op)
-    return found
+            constants.update(results)
+            ops.append(op)
+    return ops
 
 
 def _repeats(model: fb.Model, op: fb.Operator) -> bool:
@@ -121,14 +121,14 @@ def _values(model: fb.Model, ops: list[fb.Operator]) -> dict[int, np.ndarray]:
     graph.operators = [graph.operators[places[id(op)]] for op in ops]
     graph.inputs, graph.outputs = [], [int(i) for op in ops for i in op.outputs]
     alone.subgraphs, alone.signatureDefs, alone.metadata = [graph], None, None
-    found = list(graph.outputs)
+    indices = list(graph.outputs)
     editing.drop_unused_tensors(alone)
     editing.tidy(alone)
     try:
         interpreter = interpreter_of(fb.serialise(alone), preserve=True, delegates=False)
         interpreter.allocate_tensors()
         interpreter.invoke()
-        return {t: np.array(interpreter.get_tensor(int(i))) for t, i in zip(found, graph.outputs, strict=True)}
+        return {t: np.array(interpreter.get_tensor(int(i))) for t, i in zip(indices, graph.outputs, strict=True)}
     except (ValueError, RuntimeError):
         return {}
 

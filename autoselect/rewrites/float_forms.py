@@ -74,11 +74,11 @@ def _same_padding(model: fb.Model, convolution: fb.Operator, shape: tuple[int, .
     kernel = fb.shape_of(model.subgraphs[0].tensors[int(convolution.inputs[1])])[1:3]
     strides = (options.strideH, options.strideW)
     dilations = (options.dilationHFactor, options.dilationWFactor)
-    found = []
+    pads = []
     for size, length, stride, dilation in zip(shape[1:3], kernel, strides, dilations, strict=True):
         total = max((-(-size // stride) - 1) * stride + (length - 1) * dilation + 1 - size, 0)
-        found.append([total // 2, total - total // 2])
-    return [[0, 0], *found, [0, 0]]
+        pads.append([total // 2, total - total // 2])
+    return [[0, 0], *pads, [0, 0]]
 
 
 def _reduced(view: GraphView) -> Iterator[tuple[fb.Operator, fb.Operator, list[fb.Operator]]]:
@@ -88,27 +88,27 @@ def _reduced(view: GraphView) -> Iterator[tuple[fb.Operator, fb.Operator, list[f
         if getattr(op.builtinOptions, "keepDims", None) is not False or _is_read_outside(view, op):
             continue
         readers = view.readers(int(op.outputs[0]))
-        behind = [one for one in readers if view.type_of(one) == "RESHAPE"]
+        behind = [reader for reader in readers if view.type_of(reader) == "RESHAPE"]
         source, axes = (view.tensor(int(i)) for i in op.inputs[:2])
         if len(behind) != 1 or not fb.is_constant(model, axes):
             continue
         shape = list(fb.shape_of(source))
         for axis in fb.constant_values(model, axes).ravel():
             shape[int(axis)] = 1
-        helpers = [one for reader in readers if reader is not behind[0] for one in _ahead(view, reader, behind[0])]
+        helpers = [node for reader in readers if reader is not behind[0] for node in _ahead(view, reader, behind[0])]
         if view.shape(int(behind[0].outputs[0])) == tuple(shape) and not any(
-            _is_read_outside(view, one) or fb.scales(view.tensor(int(one.outputs[0]))) for one in helpers
+            _is_read_outside(view, node) or fb.scales(view.tensor(int(node.outputs[0]))) for node in helpers
         ):
             yield op, behind[0], helpers
 
 
 def _ahead(view: GraphView, op: fb.Operator, end: fb.Operator) -> list[fb.Operator]:
     """An op and all that reads what it leads to, up to some end; each once, however many ways lead to it."""
-    found = [op]
-    for one in found:  # Grows on the way.
-        readers = (reader for tensor in fb.indices(one.outputs) for reader in view.readers(tensor))
-        found += [r for r in readers if r is not end and all(r is not known for known in found)]
-    return found
+    ops = [op]
+    for writer in ops:  # Grows on the way.
+        readers = (reader for tensor in fb.indices(writer.outputs) for reader in view.readers(tensor))
+        ops += [r for r in readers if r is not end and all(r is not other for other in ops)]
+    return ops
 
 
 def keep_dimensions(model: fb.Model, float_model: fb.Model) -> None:
@@ -127,7 +127,7 @@ def keep_dimensions(model: fb.Model, float_model: fb.Model) -> None:
         if before is None or after is None or not view.type_of(before) == view.type_of(after) == "RESHAPE":
             continue
         # The shape that the RESHAPE behind takes is no layer's output, and what one that is gone wrote is not written.
-        if int(after.inputs[0]) != int(op.outputs[0]) or any(before is one for one in gone):
+        if int(after.inputs[0]) != int(op.outputs[0]) or any(before is reshape for reshape in gone):
             continue
         shape, wanted = view.shape(int(before.inputs[0])), view.shape(int(after.outputs[0]))
         read, written = (view.shape(int(row[0])) for row in (op.inputs, op.outputs))

@@ -78,7 +78,7 @@ def _pads_beyond(model: fb.Model) -> list[fb.Operator]:
 
     A pad that only maximum pools read is not among them if its number is below all values, and so never the maximum.
     """
-    view, found = GraphView(model), list[fb.Operator]()
+    view, pads = GraphView(model), list[fb.Operator]()
     for op in view.typed("PADV2"):
         read, written = (range_of(view.tensor(int(row[0]))) for row in (op.inputs, op.outputs))
         output = int(op.outputs[0])
@@ -87,8 +87,8 @@ def _pads_beyond(model: fb.Model) -> list[fb.Operator]:
         if read is None or written is None or (is_below_maxima and written[1] <= read[1]):
             continue
         if max(map(abs, written)) > max(map(abs, read)):
-            found.append(op)
-    return found
+            pads.append(op)
+    return pads
 
 
 def _near_limits(model: fb.Model) -> list[fb.Tensor]:
@@ -106,8 +106,8 @@ def _near_limits(model: fb.Model) -> list[fb.Tensor]:
 
 def _range_zeros(model: fb.Model) -> list[fb.Tensor]:
     """Give values that were always zero steps of the size of others': a bias in steps of theirs would overflow."""
-    known = [(tensor, range_of(tensor)) for tensor in model.subgraphs[0].tensors]
-    zeros = [tensor for tensor, given in known if given is not None and max(map(abs, given)) < LEAST_REACH]
+    ranges = [(tensor, range_of(tensor)) for tensor in model.subgraphs[0].tensors]
+    zeros = [tensor for tensor, given in ranges if given is not None and max(map(abs, given)) < LEAST_REACH]
     for tensor in zeros:
         set_range(tensor, -1.0, 1.0)
     return zeros

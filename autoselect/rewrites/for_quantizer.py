@@ -62,7 +62,7 @@ class _Masks:
 
     def masking(self) -> list[tuple[fb.Operator, list[int], tuple[int, float, float]]]:
         """The ops that mask, with what :meth:`before_softmax` and :meth:`_hiding` say of each."""
-        return [(op, hidden, found) for op, hidden in self.before_softmax() if (found := self._hiding(op))]
+        return [(op, hidden, mask) for op, hidden in self.before_softmax() if (mask := self._hiding(op))]
 
     def shorten(self) -> list[fb.Operator]:
         """Shorten all masks; the ops that mask."""
@@ -101,17 +101,17 @@ class _Masks:
         """Position of an op's operand that is a mask far below the scores, where output and operand may begin."""
         op_type = fb.op_type(self._model, op)
         places = _OPERANDS[op_type]
-        known = [given for at in places if (given := self._range(int(op.inputs[at]))) is not None]
+        operand_ranges = [given for at in places if (given := self._range(int(op.inputs[at]))) is not None]
         mixed = ranges.range_of(self._graph.tensors[op.outputs[0]])
-        if len(known) < len(places) or mixed is None:
+        if len(operand_ranges) < len(places) or mixed is None:
             return None
-        hiding = int(np.argmin([low for low, _ in known]))  # The other one has the scores.
-        low, high = known[1 - hiding]
+        hiding = int(np.argmin([low for low, _ in operand_ranges]))  # The other one has the scores.
+        low, high = operand_ranges[1 - hiding]
         # What lies further below all scores weighs less than e^-10 of them.
         least = min(low, 0.0) - 10.0
         lowest = least - (max(high, 0.0) if op_type == "ADD" else 0.0)
         # What may lie eight times further below is a mask, even if it hid nothing in the samples.
-        is_mask = mixed[0] < least or known[hiding][0] < 8.0 * lowest
+        is_mask = mixed[0] < least or operand_ranges[hiding][0] < 8.0 * lowest
         return (places[hiding], least, lowest) if is_mask else None
 
     def _range(self, index: int) -> ranges.Range | None:

@@ -70,9 +70,9 @@ def _inlined(model: fb.Model, op: fb.Operator, prefix: str) -> list[fb.Operator]
     if fb.op_type(model, op) != _COMPOSITE or next(subgraphs.reached_subgraphs(op), 0) == 0:
         return []
     main, inner = model.subgraphs[0], model.subgraphs[op.builtinOptions2.decompositionSubgraphIndex]
-    ends, given = ((*fb.indices(one.inputs), *fb.indices(one.outputs)) for one in (inner, op))
+    ends, given = ((*fb.indices(side.inputs), *fb.indices(side.outputs)) for side in (inner, op))
     place = {-1: -1, **dict(zip(ends, given, strict=False))}
-    written = {i for one in inner.operators or [] for i in fb.indices(one.outputs)}
+    written = {i for inner_op in inner.operators or [] for i in fb.indices(inner_op.outputs)}
     if len(ends) != len(given) or len(place) <= len(ends) or not written.issuperset(fb.indices(inner.outputs)):
         return []
     for index, tensor in enumerate(inner.tensors):
@@ -80,7 +80,7 @@ def _inlined(model: fb.Model, op: fb.Operator, prefix: str) -> list[fb.Operator]
             main.tensors.append(copy(tensor))
             main.tensors[-1].name = f"{prefix}/{fb.tensor_name(tensor)}".encode()
             place[index] = len(main.tensors) - 1
-    return [_moved(one, place) for one in inner.operators]
+    return [_moved(inner_op, place) for inner_op in inner.operators]
 
 
 def _moved(op: fb.Operator, place: dict[int, int]) -> fb.Operator:
@@ -108,16 +108,16 @@ def _densify(model: fb.Model) -> list[str]:
     names = list[str]()
     buffers: dict[bytes, int] = {}
     for place, graph in enumerate(model.subgraphs):
-        found = [i for i, t in enumerate(graph.tensors or []) if t.sparsity is not None and fb.is_constant(model, t)]
-        for tensor in (graph.tensors[index] for index in found):
+        indices = [i for i, t in enumerate(graph.tensors or []) if t.sparsity is not None and fb.is_constant(model, t)]
+        for tensor in (graph.tensors[index] for index in indices):
             values = _dense_values(model, tensor)
             data = values.tobytes()
             if data not in buffers:
                 buffers[data] = editing.add_buffer(model, values)
             tensor.buffer, tensor.sparsity = buffers[data], None
-        if found:
-            names += [fb.tensor_name(graph.tensors[index]) for index in found]
-            editing.drop_copies(model, graph, found, lambda op: fb.op_type(model, op) == "DENSIFY")
+        if indices:
+            names += [fb.tensor_name(graph.tensors[index]) for index in indices]
+            editing.drop_copies(model, graph, indices, lambda op: fb.op_type(model, op) == "DENSIFY")
             editing.drop_unused_tensors(model, place)
     if names:
         editing.tidy(model)
@@ -243,8 +243,8 @@ def _as_builtins(model: fb.Model) -> list[fb.Operator]:
         These ops.
     """
     graph = model.subgraphs[0]
-    found = [op for op in graph.operators or [] if _is_known(model, op)]
-    for op in found:
+    ops = [op for op in graph.operators or [] if _is_known(model, op)]
+    for op in ops:
         padding, height, width = _options(op)
         options = schema.TransposeConvOptionsT()
         options.padding, options.strideH, options.strideW = _PADDINGS[padding], height, width
@@ -255,9 +255,9 @@ def _as_builtins(model: fb.Model) -> list[fb.Operator]:
         op.opcodeIndex = editing.add_code(model, "TRANSPOSE_CONV")
         # The version of TRANSPOSE_CONV.
         model.operatorCodes[-1].version = 3
-    if found:
+    if ops:
         editing.tidy(model)
-    return found
+    return ops
 
 
 def _is_known(model: fb.Model, op: fb.Operator) -> bool:
@@ -287,7 +287,7 @@ def _fit_alphas(model: fb.Model) -> list[fb.Operator]:
     Returns:
         The ops whose alpha was reshaped.
     """
-    graph, found = model.subgraphs[0], list[fb.Operator]()
+    graph, prelus = model.subgraphs[0], list[fb.Operator]()
     for op in graph.operators or []:
         if fb.op_type(model, op) != "PRELU" or len(op.inputs) != 2:
             continue
@@ -299,10 +299,10 @@ def _fit_alphas(model: fb.Model) -> list[fb.Operator]:
         graph.tensors.append(editing.twin(alpha))
         graph.tensors[-1].shape, graph.tensors[-1].shapeSignature = np.array(fitted, np.int32), None
         op.inputs = np.array([op.inputs[0], len(graph.tensors) - 1], np.int32)
-        found.append(op)
-    if found:
+        prelus.append(op)
+    if prelus:
         editing.drop_unused_tensors(model)
-    return found
+    return prelus
 
 
 def _has_tensor(holds: Callable[[fb.Tensor], bool]) -> Callable[[fb.Model], bool]:

@@ -35,14 +35,14 @@ def _respell(model: fb.Model) -> list[tuple[str, str]]:
         For each of these ops the type that it was, and the type of what computes the same now.
     """
     graph = model.subgraphs[0]
-    ops, found = [], []
+    ops, type_pairs = [], []
     for op in graph.operators:
         written = _written_anew(model, op)
         ops += written or [op]
         if written:
-            found.append((fb.op_type(model, op), fb.op_type(model, written[-1])))
+            type_pairs.append((fb.op_type(model, op), fb.op_type(model, written[-1])))
     graph.operators = ops
-    return found
+    return type_pairs
 
 
 def _written_anew(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
@@ -60,8 +60,8 @@ def _negated(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
     """
     graph, source = model.subgraphs[0], int(op.inputs[0])
     name = fb.tensor_name(graph.tensors[source])
-    writers = (one for one in graph.operators if source in fb.indices(one.outputs))
-    if any(fb.op_type(model, one) == "FULLY_CONNECTED" for one in writers):
+    writers = (writer for writer in graph.operators if source in fb.indices(writer.outputs))
+    if any(fb.op_type(model, writer) == "FULLY_CONNECTED" for writer in writers):
         zero = editing.add_constant(model, f"{name}/minus_zero", np.array(-0.0, np.float32))
         return [editing.new_op(model, "SUB", [zero, source], int(op.outputs[0]))]
     return [_product(model, op, editing.add_constant(model, f"{name}/minus_one", np.array(-1.0, np.float32)))]
@@ -79,15 +79,15 @@ def _summed(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
     """One after the other, as the kernel adds them."""
     tensors, last = model.subgraphs[0].tensors, int(op.outputs[0])
     total, *others = map(int, op.inputs)
-    found = []
+    additions = []
     for number, other in enumerate(others, 1):
         result = last
         if number < len(others):
             tensors.append(copy(tensors[last]))
             tensors[-1].name, result = f"{fb.tensor_name(tensors[last])}/sum{number}".encode(), len(tensors) - 1
-        found.append(editing.new_op(model, "ADD", [total, other], result))
+        additions.append(editing.new_op(model, "ADD", [total, other], result))
         total = result
-    return found
+    return additions
 
 
 def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
@@ -96,7 +96,7 @@ def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
     source, axis, rank = int(op.inputs[0]), tensors[op.inputs[2]], len(fb.shape_of(tensors[op.inputs[0]]))
     if not rank or not fb.is_constant(model, tensors[op.inputs[1]]) or not fb.is_constant(model, axis):
         return []
-    at, start, found = int(fb.constant_values(model, axis).item()) % rank, 0, []
+    at, start, slices = int(fb.constant_values(model, axis).item()) % rank, 0, []
     if any(-1 in fb.indices(tensors[i].shapeSignature)[at : at + 1] for i in map(int, op.outputs)):
         return []
     for output in map(int, op.outputs):
@@ -104,8 +104,8 @@ def _parted(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
         begin, size = np.zeros(rank, np.int32), np.full(rank, -1, np.int32)
         begin[at], size[at], start = start, length, start + length
         ends = [editing.add_constant(model, f"{name}/{end}", row) for end, row in (("begin", begin), ("size", size))]
-        found.append(editing.new_op(model, "SLICE", [source, *ends], output))
-    return found
+        slices.append(editing.new_op(model, "SLICE", [source, *ends], output))
+    return slices
 
 
 def _compared(model: fb.Model, op: fb.Operator) -> list[fb.Operator]:
@@ -184,11 +184,11 @@ def dilate(model: fb.Model) -> list[str]:
         What those of the ops wrote that are gone: the names of the tensors.
     """
     view = GraphView(model)
-    found = [one for op in view.typed("CONV_2D") if (one := _dilated(view, op)) is not None]
+    convolutions = [convolution for op in view.typed("CONV_2D") if (convolution := _dilated(view, op)) is not None]
     gone: list[str] = []
-    for one in found:
-        gone += _rewrite(view, one)
-    if found:
+    for convolution in convolutions:
+        gone += _rewrite(view, convolution)
+    if convolutions:
         editing.drop_unused_tensors(model)
     return gone
 
@@ -199,7 +199,7 @@ def _narrow(model: fb.Model) -> list[fb.Tensor]:
     Returns:
         The tensors.
     """
-    view, found = GraphView(model), list[fb.Tensor]()
+    view, tensors = GraphView(model), list[fb.Tensor]()
     for index in dict.fromkeys(int(op.inputs[1]) for op in view.typed(*_INDEXED)):
         tensor, readers = view.tensor(index), view.readers(index)
         if tensor.type != schema.TensorType.INT64 or not fb.is_constant(model, tensor) or view.is_output(index):
@@ -208,8 +208,8 @@ def _narrow(model: fb.Model) -> list[fb.Tensor]:
         is_index = all(view.type_of(op) in _INDEXED and fb.indices(op.inputs)[1:] == (index,) for op in readers)
         if is_index and np.array_equal(values, values.astype(np.int32)):
             tensor.type, tensor.buffer = schema.TensorType.INT32, editing.add_buffer(model, values.astype(np.int32))
-            found.append(tensor)
-    return found
+            tensors.append(tensor)
+    return tensors
 
 
 def _strip(model: fb.Model) -> list[fb.Tensor]:
@@ -221,15 +221,15 @@ def _strip(model: fb.Model) -> list[fb.Tensor]:
     Returns:
         The tensors that were changed.
     """
-    view, found = GraphView(model), list[fb.Tensor]()
+    view, tensors = GraphView(model), list[fb.Tensor]()
     for index in dict.fromkeys(int(op.inputs[1]) for op in view.typed(*_COUNTED)):
         tensor = view.tensor(index)
         if set(view.shape(index)) != {1} or not fb.is_constant(model, tensor) or view.is_output(index):
             continue
         if all(view.type_of(op) in _COUNTED and int(op.inputs[0]) != index for op in view.readers(index)):
             tensor.shape, tensor.shapeSignature = np.zeros(0, np.int32), None
-            found.append(tensor)
-    return found
+            tensors.append(tensor)
+    return tensors
 
 
 def _before(view: GraphView, op: fb.Operator) -> fb.Operator | None:
@@ -312,22 +312,22 @@ def _padding(kernel: np.ndarray, factors: np.ndarray, pads: np.ndarray) -> int |
     return int(schema.Padding.SAME) if np.array_equal(pads, same) else None
 
 
-def _rewrite(view: GraphView, one: _Dilated) -> list[str]:
+def _rewrite(view: GraphView, convolution: _Dilated) -> list[str]:
     """Put the dilated convolution in the place of the ops; returns what those wrote that are gone."""
     model = view.model
-    source, result = int(one.ops[0].inputs[0]), int(one.ops[-1].outputs[0])
-    written = [int(op.outputs[0]) for op in one.ops]
-    conv = one.conv
+    source, result = int(convolution.ops[0].inputs[0]), int(convolution.ops[-1].outputs[0])
+    written = [int(op.outputs[0]) for op in convolution.ops]
+    conv = convolution.conv
     conv.builtinOptions = copy(conv.builtinOptions)
-    conv.builtinOptions.dilationHFactor, conv.builtinOptions.dilationWFactor = one.factors
-    conv.builtinOptions.padding = one.padding
+    conv.builtinOptions.dilationHFactor, conv.builtinOptions.dilationWFactor = convolution.factors
+    conv.builtinOptions.padding = convolution.padding
     new, last = [conv], result
-    if one.unit is not None:
-        head, source = _with_unit(model, source, one.unit)
-        tail, last = _without_unit(model, int(conv.outputs[0]), result, one.unit)
+    if convolution.unit is not None:
+        head, source = _with_unit(model, source, convolution.unit)
+        tail, last = _without_unit(model, int(conv.outputs[0]), result, convolution.unit)
         new = [head, conv, tail]
     conv.inputs, conv.outputs = np.array([source, *conv.inputs[1:]], np.int32), np.array([last], np.int32)
-    view.replace(one.ops, new)
+    view.replace(convolution.ops, new)
     still = {int(op.outputs[0]) for op in new}
     return [fb.tensor_name(view.tensor(i)) for i in written if i not in still]
 

@@ -114,17 +114,17 @@ class Done:
 
 def rewrite(model: fb.Model, rewrites: Iterable[Rewrite]) -> Done:
     """Rewrite a model in place, one rewrite after the other."""
-    found, notes = {}, []
-    for one in rewrites:
-        if one.applies(model) and (parts := one.deed(model)):
-            found[one.name] = parts
-            notes += [one.note.format(len(parts))] if one.note else []
-    return Done(found=found, notes=tuple(notes))
+    parts_by_name, notes = {}, []
+    for step in rewrites:
+        if step.applies(model) and (parts := step.deed(model)):
+            parts_by_name[step.name] = parts
+            notes += [step.note.format(len(parts))] if step.note else []
+    return Done(found=parts_by_name, notes=tuple(notes))
 
 
 def rewritten(file: TfliteFile, rewrites: Sequence[Rewrite]) -> TfliteFile:
     """A rewritten copy of a model that others hold; the model itself where no rewrite applies."""
-    if not any(one.applies(file.model) for one in rewrites):
+    if not any(step.applies(file.model) for step in rewrites):
         return file
     model = file.copied()
     rewrite(model, rewrites)

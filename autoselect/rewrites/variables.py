@@ -116,7 +116,7 @@ def _forget_unread(model: fb.Model) -> list[fb.Operator]:
     subgraphs.make_main(model, 0)
     started, starts, runs = _parted(model)
     with _whole():
-        read = {one for graph in runs for op in graph.operators or [] if (one := _resource(model, op)) is not None}
+        read = {key for graph in runs for op in graph.operators or [] if (key := _resource(model, op)) is not None}
         dropped = [op for graph in starts for op in _setting_up(model, graph, read)]
         gone = {id(op) for op in dropped}
         for graph in starts:

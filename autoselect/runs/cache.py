@@ -114,10 +114,10 @@ def _digests(folder: Path) -> dict[str, str]:
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _said(done: Path) -> object:

@@ -113,8 +113,8 @@ class Scores(_Measured, CountsLeft):
     @property
     def costs(self) -> dict[str, float]:
         """Values of all objectives but the metric, by column; of those that are measured, what was asked for."""
-        known: dict[str, float] = {column: float(getattr(self, column)) for column in _COST_COLUMNS}
-        return {**known, **self.quantities}
+        figures: dict[str, float] = {column: float(getattr(self, column)) for column in _COST_COLUMNS}
+        return {**figures, **self.quantities}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +174,8 @@ class TrialRecord:
     @property
     def id(self) -> str:
         """Name of the candidate: the first ten digits of its bytes' hash; empty for a failed trial."""
-        found = self.scores or self.partial
-        return found.sha256[:10] if found else ""
+        measurement = self.scores or self.partial
+        return measurement.sha256[:10] if measurement else ""
 
     def known_scores(self, nodes: Sequence[str]) -> Scores | None:
         """The trial's scores, None if it has none; an all-float candidate's have the bound of :func:`with_float_known`.
@@ -194,8 +194,8 @@ class TrialRecord:
     @property
     def samples(self) -> int:
         """How many search samples were run for it."""
-        found = self.scores or self.partial
-        return found.samples if found and not self.reused else 0
+        measurement = self.scores or self.partial
+        return measurement.samples if measurement and not self.reused else 0
 
 
 def distinct(records: Iterable[TrialRecord]) -> list[TrialRecord]:
@@ -280,9 +280,9 @@ def trial_row(record: TrialRecord, metric: str, front: Collection[str], costs: S
         "fingerprint": recipe.fingerprint if recipe else "",
         "recipe": " ".join(recipe.to_json().split()) if recipe else "",
     }
-    if found := scores or record.partial:
-        known = ("sqnr_db", "size_bytes", "penalty", "samples", "sha256", *_TIME_COLUMNS)
-        row |= {**_measured(found, costs), **{column: getattr(found, column) for column in known}}
+    if measurement := scores or record.partial:
+        columns = ("sqnr_db", "size_bytes", "penalty", "samples", "sha256", *_TIME_COLUMNS)
+        row |= {**_measured(measurement, costs), **{column: getattr(measurement, column) for column in columns}}
     if scores:
         row |= {metric: scores.metric, **{column: getattr(scores, column) for column in _SCORE_COLUMNS}}
         row["fallbacks"] = json.dumps(scores.fallbacks, sort_keys=True)
@@ -303,9 +303,9 @@ def fallbacks_in(row: Mapping[Any, Any]) -> dict[str, str]:
     return json.loads(cell) if isinstance(cell, str) else {}
 
 
-def _measured(found: _Measured, costs: Sequence[str]) -> dict[str, object]:
-    known = found.costs if isinstance(found, Scores) else found.quantities
-    return {column: known.get(column, "") for column in measured_columns(costs)}
+def _measured(measurement: _Measured, costs: Sequence[str]) -> dict[str, object]:
+    figures = measurement.costs if isinstance(measurement, Scores) else measurement.quantities
+    return {column: figures.get(column, "") for column in measured_columns(costs)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

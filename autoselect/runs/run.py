@@ -76,8 +76,8 @@ def member_content(run: Run, pick_or_id: str) -> bytes:
         content = path.read_bytes()
     except OSError as exc:
         raise RunFolderError(f"The front names {path}, which cannot be read: {exc.strerror}. {whole}") from exc
-    (known,) = run.front.loc[run.front["id"] == path.stem, "sha256"]
-    if known != hashlib.sha256(content).hexdigest():
+    (digest,) = run.front.loc[run.front["id"] == path.stem, "sha256"]
+    if digest != hashlib.sha256(content).hexdigest():
         raise RunFolderError(f"{path} is not what the run wrote: its SHA-256 is another one. {whole}")
     return content
 

@@ -54,8 +54,8 @@ def channel_groups(values: np.ndarray) -> tuple[ChannelGroup, ...]:
     """
     if not values.size or not np.isfinite(values).all():
         return ()
-    found = [_along(values, axis) for axis in range(1, values.ndim)]
-    _, best = max(found, key=lambda pair: pair[0], default=(0.0, ()))
+    groupings = [_along(values, axis) for axis in range(1, values.ndim)]
+    _, best = max(groupings, key=lambda pair: pair[0], default=(0.0, ()))
     return best
 
 

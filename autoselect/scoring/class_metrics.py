@@ -106,7 +106,7 @@ class Top5Accuracy(LabelMetric, MeanMetric):
 
 
 def _counts(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each class the hits, the samples that have its label, and those that are given it; (n_classes,) each."""
+    """Hits of each class, samples that have its label, and samples that are given it; shape (n_classes,) each."""
     y_true, y_pred = rows.astype(np.int64).T
     size = int(rows.max()) + 1
     hits = np.bincount(y_true[y_true == y_pred], minlength=size)
@@ -126,7 +126,7 @@ class PairMetric(LabelMetric):
         return self._of_counts(*_counts(rows))
 
     def reach(self, rows: np.ndarray) -> float | None:
-        """That of the hit that costs most if its answer is the commonest other class, or the rarest.
+        """What the dearest hit costs if its answer becomes the commonest other class, or the rarest.
 
         Classes that no sample has do not count.
         """

@@ -17,7 +17,7 @@ from autoselect.scoring.metric_base import Metric, in_reals
 from autoselect.tflite.runner import Outputs, Running
 
 Evaluator = Callable[..., Any]
-"""Of the user: drives a runner and returns a number, one for each sample, or the parts that a score is made of."""
+"""The user's function: drives a runner and returns a number, one for each sample, or the parts of a score."""
 
 
 class ReferenceOutputs:
@@ -137,13 +137,13 @@ def call_evaluator(
         value = evaluator(runner, **given)
     except Exception as exc:
         raise MetricError(f"The evaluator {name} raised {type(exc).__name__}: {exc}") from exc
-    found = Evaluated.of(value, name)
-    if samples is not None and len(found.rows) != len(samples):
+    evaluation = Evaluated.of(value, name)
+    if samples is not None and len(evaluation.rows) != len(samples):
         raise MetricError(
             f"The evaluator {name} must score the samples whose numbers it gets as samples, in their order: "
-            f"expected {len(samples)} rows, got {len(found.rows)}. If it cannot, leave out this parameter."
+            f"expected {len(samples)} rows, got {len(evaluation.rows)}. If it cannot, leave out this parameter."
         )
-    return found
+    return evaluation
 
 
 def takes(evaluator: Evaluator, parameter: str) -> bool:

@@ -111,7 +111,7 @@ def resampled_drops(
         return np.zeros((0, 3))
     rng, count = np.random.default_rng(0), len(evidence.differences)
     drawn = (evidence.drawn(rng.integers(count, size=count)) for _ in range(resamples))
-    return np.array([(one.differences.mean(), one.error(), one.bound(_TAIL)) for one in drawn]).reshape(-1, 3)
+    return np.array([(draw.differences.mean(), draw.error(), draw.bound(_TAIL)) for draw in drawn]).reshape(-1, 3)
 
 
 def samples_needed(
@@ -188,8 +188,8 @@ def _remembered(metric: Metric, rows: np.ndarray, groups: Sequence[np.ndarray]) 
     for group in groups:
         content.update(group.tobytes())
     key = (metric, (*rows.shape, len(groups)), content.digest())
-    found = _LATELY.pop(key, None)
-    _LATELY[key] = pseudo_values(metric, rows, groups) if found is None else found
+    values = _LATELY.pop(key, None)
+    _LATELY[key] = pseudo_values(metric, rows, groups) if values is None else values
     # Models whose pseudo-values are remembered; the members of most fronts are fewer.
     if len(_LATELY) > 64:
         _LATELY.pop(next(iter(_LATELY)))

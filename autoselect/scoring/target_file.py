@@ -318,8 +318,8 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
     try:
         profile = _Profile.model_validate(content)
     except ValidationError as exc:
-        known = {key for table in _Strict.__subclasses__() for key in table.model_fields}
-        raise UsageError(f"Target {name_or_path!r}, {first_wrong(exc, known)}") from exc
+        keys = {key for table in _Strict.__subclasses__() for key in table.model_fields}
+        raise UsageError(f"Target {name_or_path!r}, {first_wrong(exc, keys)}") from exc
     if (profile.accelerator is None) != (profile.segments == "none"):
         raise UsageError(
             f"Target {name_or_path!r}, segments: expected 'none' without an accelerator and another rule with one, got "
@@ -405,14 +405,14 @@ def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     another name lacks only the types of which it says so.
     """
     tables = {k: _merged(base[k], v) for k, v in own.items() if isinstance(v, dict) and isinstance(base.get(k), dict)}
-    found = {**base, **own, **tables}
+    table = {**base, **own, **tables}
     if "lacks_types" in base and own.get("name", base.get("name")) != base.get("name"):
-        found["lacks_types"] = own.get("lacks_types", {})
+        table["lacks_types"] = own.get("lacks_types", {})
     products, weights = own.get("per_mac_of"), base.get("per_weight_of")
     if isinstance(products, dict) and isinstance(weights, dict) and isinstance(own.get("per_weight_of", {}), dict):
         kept = {op: cost for op, cost in weights.items() if op not in products}
-        found["per_weight_of"] = {**kept, **own.get("per_weight_of", {})}
-    return found
+        table["per_weight_of"] = {**kept, **own.get("per_weight_of", {})}
+    return table
 
 
 def _target(profile: _Profile) -> Target:

@@ -20,24 +20,24 @@ def on_target(graph: Graph, target: Target, verdict: Verdict | None = None) -> F
     """
     if target.shares is not None:
         return fragmentation(graph, target.shares)
-    found = verdict or judge(graph, target)
+    judgement = verdict or judge(graph, target)
     return Fragmentation(
-        segments=found.segments,
+        segments=judgement.segments,
         float_ops=sum(op.kind in (OpKind.FLOAT, OpKind.HYBRID) for op in graph.ops),
-        crossing_tensors=len(found.crossings),
-        crossing_bytes=found.crossing_bytes,
+        crossing_tensors=len(judgement.crossings),
+        crossing_bytes=judgement.crossing_bytes,
         float_macs_share=float_share(graph),
-        penalty=found.cost,
-        off_chip=found.left_ops if target.asks_compiler else None,
+        penalty=judgement.cost,
+        off_chip=judgement.left_ops if target.asks_compiler else None,
     )
 
 
 def refusal(graph: Graph, target: Target, verdict: Verdict | None = None) -> str | None:
     """Why a target refuses a model: the rule, and the node that breaks it; None where it takes the model."""
-    found = verdict or judge(graph, target)
-    if not (refused := found.refused()):
+    judgement = verdict or judge(graph, target)
+    if not (refused := judgement.refused()):
         return None
-    op, placement = graph.ops[refused[0]], found.placements[refused[0]]
+    op, placement = graph.ops[refused[0]], judgement.placements[refused[0]]
     name = graph.tensors[op.outputs[0]].name if op.outputs else "?"
     more = f" ({len(refused) - 1} more such ops)" if len(refused) > 1 else ""
     what = f"{placement.precision.value} {op.op_type}" if placement.precision else op.op_type
@@ -66,8 +66,8 @@ def island_table(graph: Graph, target: Target) -> dict[str, Any]:
     """
     verdict = judge(graph, target)
     cut = on_target(graph, target, verdict)
-    found = islands(graph, target, lambda other: on_target(other, target).penalty)
-    gains = [island.gain for island in found]
+    all_islands = islands(graph, target, lambda other: on_target(other, target).penalty)
+    gains = [island.gain for island in all_islands]
     return {
         "name": target.name,
         "unit": target.unit,
@@ -89,6 +89,6 @@ def island_table(graph: Graph, target: Target) -> dict[str, Any]:
             }
             for p in verdict.placements
         ],
-        "islands": [{"ops": list(island.ops), "gain": island.gain} for island in found],
+        "islands": [{"ops": list(island.ops), "gain": island.gain} for island in all_islands],
         "best_island": gains.index(max(gains)) if gains and max(gains) > 0.0 else None,
     }

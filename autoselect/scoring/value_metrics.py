@@ -114,9 +114,9 @@ class SignalToQuantizationNoise(MeanMetric):
 
     def informed(self, groups_of: Callable[[str | None], tuple[ChannelGroup, ...]]) -> Metric:
         """This metric, by the groups of the scored output."""
-        found = copy.copy(self)
-        found.groups = groups_of(self.output)
-        return found
+        metric = copy.copy(self)
+        metric.groups = groups_of(self.output)
+        return metric
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         ours, theirs = _same_shape(self.scored(outputs), self.scored_reference(reference), self.name)

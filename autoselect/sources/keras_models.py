@@ -45,8 +45,8 @@ def load_keras(path: Path) -> Any:
 
 def _cause(exc: Exception) -> str:
     """What Keras says is wrong: behind the object that it was in, and before that object's whole configuration."""
-    told = str(exc).rpartition("Exception encountered: ")[2].partition(" Full object config: ")[0]
-    return sentence(next(iter(told.strip().splitlines()), first_line(exc)))
+    message = str(exc).rpartition("Exception encountered: ")[2].partition(" Full object config: ")[0]
+    return sentence(next(iter(message.strip().splitlines()), first_line(exc)))
 
 
 def _keras_for(path: Path) -> Any:
@@ -113,7 +113,7 @@ def _h5_metadata(path: Path) -> str:
 
 def _walk(value: Any) -> list[Any]:
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
-    return [value, *(found for child in children for found in _walk(child))]
+    return [value, *(descendant for child in children for descendant in _walk(child))]
 
 
 def is_keras_model(source: object) -> bool:
@@ -149,8 +149,8 @@ def from_keras(model: Any, wishes: Wishes = NO_WISHES) -> FloatModel:
     is_tf_keras = type(model).__module__.startswith("tf_keras") or _is_a(model, "tf_keras.Model")
     convert = _convert_tf_keras if is_tf_keras else _convert_keras_3
     with _in_float32(model, is_tf_keras=is_tf_keras) as notes:
-        found = recurrent.converted(model, lambda: convert(model, wishes), is_tf_keras=is_tf_keras)
-        return replace(found, content=recurrent.in_its_order(model, found.content)).noted(*notes)
+        float_model = recurrent.converted(model, lambda: convert(model, wishes), is_tf_keras=is_tf_keras)
+        return replace(float_model, content=recurrent.in_its_order(model, float_model.content)).noted(*notes)
 
 
 @contextlib.contextmanager
@@ -236,8 +236,8 @@ def _needs_fixed_export(model: Any, wishes: Wishes) -> bool:
 
 def _trains_by_default(model: Any) -> bool:
     """Whether a layer, nested ones too, works as in training unless it is told otherwise: those of augmentation do."""
-    told = (inspect.signature(layer.call).parameters.get("training") for layer in recurrent.flat_layers(model))
-    return any(parameter is not None and parameter.default is True for parameter in told)
+    parameters = (inspect.signature(layer.call).parameters.get("training") for layer in recurrent.flat_layers(model))
+    return any(parameter is not None and parameter.default is True for parameter in parameters)
 
 
 def _is_exported_once(model: Any, folder: str) -> bool:
@@ -278,7 +278,7 @@ def _export(model: Any, folder: str, specs: Sequence[Any]) -> None:
     made = tf.function(call, autograph=False)
     arguments = {key: tf.TensorSpec(spec.shape, spec.dtype, name=key) for key, spec in zip(keys, specs, strict=True)}
     function = traced(lambda: made.get_concrete_function(**arguments), specs)
-    known = {id(variable) for variable in holder.weights}
-    if states := [variable for variable in function.variables if id(variable) not in known]:
+    weight_ids = {id(variable) for variable in holder.weights}
+    if states := [variable for variable in function.variables if id(variable) not in weight_ids]:
         holder.states = states
     tf.saved_model.save(holder, folder, signatures=function)

@@ -53,9 +53,9 @@ def float_model(source: Path | bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
             "folder."
         )
     if source.is_dir():
-        found = from_saved_model(source, wishes)
+        conversion = from_saved_model(source, wishes)
     elif source.suffix in KERAS_SUFFIXES:
-        found = from_keras(load_keras(source), wishes)
+        conversion = from_keras(load_keras(source), wishes)
     else:
         return from_bytes(fb.read_model_file(source), wishes)
-    return from_bytes(found.content).noted(*found.notes)
+    return from_bytes(conversion.content).noted(*conversion.notes)

@@ -41,8 +41,8 @@ def layers_of(model: Any, *, is_tf_keras: bool) -> list[Any]:
         import tf_keras as keras
     else:
         import keras
-    found = [layer for layer in flat_layers(model) if isinstance(layer, keras.layers.RNN)]
-    return [layer for layer in found if not layer.unroll and not layer.stateful]
+    layers = [layer for layer in flat_layers(model) if isinstance(layer, keras.layers.RNN)]
+    return [layer for layer in layers if not layer.unroll and not layer.stateful]
 
 
 def converted(model: Any, convert: Callable[[], bytes], *, is_tf_keras: bool) -> FloatModel:
@@ -63,10 +63,10 @@ def converted(model: Any, convert: Callable[[], bytes], *, is_tf_keras: bool) ->
     chosen = [layer for layer in layers if layer not in fused]
     if not layers:
         return FloatModel(content=convert())
-    found = _attempt(model, convert, chosen) if chosen else FloatModel(content=convert())
-    if fused and _has_loop(found.content):
+    float_model = _attempt(model, convert, chosen) if chosen else FloatModel(content=convert())
+    if fused and _has_loop(float_model.content):
         return _attempt(model, convert, layers)
-    return found
+    return float_model
 
 
 def _attempt(model: Any, convert: Callable[[], bytes], layers: Sequence[Any]) -> FloatModel:
@@ -141,9 +141,9 @@ def _refuse_other_outputs(model: Any, content: bytes, names: str) -> None:
     shapes = [fb.shape_of(tensor) for tensor in tensors]
     rows, answers = on_random_inputs(parsed, shapes, Kernels(content, shapes).run)
     order = _places(model, [fb.tensor_name(tensor) for tensor in tensors])
-    for row, found in zip(rows, answers, strict=True):
+    for row, outputs in zip(rows, answers, strict=True):
         expected = _called(model, [row[at] for at in order])
-        worst = max(_distance(value, found) for value in expected)
+        worst = max(_distance(value, outputs) for value in expected)
         # Share of the largest output: the same sums in another order.
         if not worst <= 1e-4:
             raise ModelError(
@@ -198,8 +198,8 @@ def _called(model: Any, values: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.asarray(value) for value in tf.nest.flatten(model(given, training=False))]
 
 
-def _distance(expected: np.ndarray, found: Sequence[np.ndarray]) -> float:
+def _distance(expected: np.ndarray, outputs: Sequence[np.ndarray]) -> float:
     """Largest difference to the output that is closest, as a share of the largest value."""
     scale = float(np.max(np.abs(expected), initial=1e-6))
-    alike = [np.max(np.abs(expected - value), initial=0.0) for value in found if value.shape == expected.shape]
+    alike = [np.max(np.abs(expected - value), initial=0.0) for value in outputs if value.shape == expected.shape]
     return float(min(alike, default=np.inf)) / scale

@@ -32,21 +32,21 @@ def with_sample_sizes(load: Callable[[Wishes], FloatModel], wishes: Wishes, cali
     except FreeSizes as free:
         if calibration is None:
             raise
-        found = sizes_in_samples(calibration, free, known=dict(wishes.shapes), signature=wishes.signature)
-    told = ", ".join(f"{key}={_text(sizes)}" for key, sizes in found.items())
-    note = f"Free sizes were taken from the representative samples, which agree: {told}. Choose others with --shape."
-    return load(wishes.with_sizes(found)).noted(note)
+        shapes = sizes_in_samples(calibration, free, chosen=dict(wishes.shapes), signature=wishes.signature)
+    listing = ", ".join(f"{key}={_text(sizes)}" for key, sizes in shapes.items())
+    note = f"Free sizes were taken from the representative samples, which agree: {listing}. Choose others with --shape."
+    return load(wishes.with_sizes(shapes)).noted(note)
 
 
 def sizes_in_samples(
-    calibration: object, free: FreeSizes, known: Shapes, signature: str | None = None
+    calibration: object, free: FreeSizes, chosen: Shapes, signature: str | None = None
 ) -> dict[str, tuple[int, ...]]:
     """Find the sizes of all inputs that have free ones, where all samples agree.
 
     Args:
         calibration: Anything that ``representative_samples`` takes. A function is called once more later on.
         free: What the source leaves open.
-        known: What the user chose.
+        chosen: What the user chose.
         signature: As ``representative_samples`` takes it.
 
     Returns:
@@ -60,51 +60,51 @@ def sizes_in_samples(
     data = unwrap(calibration, purpose=_PURPOSE)
     if isinstance(data, Iterator) and data is calibration:
         raise free  # A generator object: what is read here would be missing later.
-    found: dict[str, tuple[int, ...]] = {}
-    wanted = [one for one in free.inputs if one.is_open and not set(one.names) & set(known)]
+    fixed_shapes: dict[str, tuple[int, ...]] = {}
+    wanted = [spec for spec in free.inputs if spec.is_open and not set(spec.names) & set(chosen)]
     for number, shapes in enumerate(_shapes(data, free.inputs, signature)):
-        for one in (one for one in wanted if one.key in shapes):
-            sizes = _sizes(shapes[one.key], one)
+        for spec in (spec for spec in wanted if spec.key in shapes):
+            sizes = _sizes(shapes[spec.key], spec)
             if sizes is None:
                 raise free
-            if found.setdefault(one.key, sizes) != sizes:
+            if fixed_shapes.setdefault(spec.key, sizes) != sizes:
                 raise ModelError(
-                    f"Input {one.key!r} has free sizes beside its batch ({one}), and the representative samples differ "
-                    f"in theirs: {_text(found[one.key])} in the first, {_text(sizes)} in sample {number} (counted from "
-                    f"0). Choose one with --shape {one.key}={_text(found[one.key])} (shapes=... in Python), and bring "
-                    "all samples to it."
+                    f"Input {spec.key!r} has free sizes beside its batch ({spec}), and the representative samples "
+                    f"differ in theirs: {_text(fixed_shapes[spec.key])} in the first, {_text(sizes)} in sample "
+                    f"{number} (counted from 0). Choose one with --shape {spec.key}={_text(fixed_shapes[spec.key])} "
+                    "(shapes=... in Python), and bring all samples to it."
                 )
-    if any(one.key not in found for one in wanted):
+    if any(spec.key not in fixed_shapes for spec in wanted):
         raise free
-    return found
+    return fixed_shapes
 
 
 def _shapes(
     data: object, inputs: Sequence[FreeInput], signature: str | None
 ) -> Iterator[Mapping[str, tuple[int, ...]]]:
     """Shape of every input in each sample; of arrays of N samples, one row's."""
-    stacks = stacks_in(data, [one.key for one in inputs], purpose=_PURPOSE)
+    stacks = stacks_in(data, [spec.key for spec in inputs], purpose=_PURPOSE)
     if stacks is None:
         for number, raw in numbered_items(data, purpose=_PURPOSE, signature=signature):
             yield _item_shapes(raw, inputs, f"{_PURPOSE}, sample {number}")
         return
-    opened = {one.key: _named(stacks, one, sole=len(inputs) == 1) for one in inputs}
-    yield {key: found().shape[1:] for key, found in opened.items() if found is not None}
+    opened = {spec.key: _named(stacks, spec, sole=len(inputs) == 1) for spec in inputs}
+    yield {key: stack().shape[1:] for key, stack in opened.items() if stack is not None}
 
 
 def _item_shapes(raw: object, inputs: Sequence[FreeInput], where: str) -> dict[str, tuple[int, ...]]:
     value = raw[1] if is_signature_sample(raw) else raw
     if isinstance(value, Mapping):
-        named = {one.key: _named(value, one, sole=False) for one in inputs}
+        named = {spec.key: _named(value, spec, sole=False) for spec in inputs}
     else:
         values = list(value) if isinstance(value, (list, tuple)) else [value]
-        named = dict(zip([one.key for one in inputs], values, strict=False))
+        named = dict(zip([spec.key for spec in inputs], values, strict=False))
     return {key: np.shape(numeric_array(item, where)) for key, item in named.items() if item is not None}
 
 
-def _named(values: Mapping[str, T], one: FreeInput, *, sole: bool) -> T | None:
+def _named(values: Mapping[str, T], spec: FreeInput, *, sole: bool) -> T | None:
     """The value of an input; that of a sole one may be called ``x``, or be the only one, as samples are read."""
-    names = (*one.names, SOLE_INPUT, *(values if len(values) == 1 else ())) if sole else one.names
+    names = (*spec.names, SOLE_INPUT, *(values if len(values) == 1 else ())) if sole else spec.names
     return next((values[name] for name in names if name in values), None)
 
 
@@ -117,7 +117,7 @@ def _sizes(shape: tuple[int, ...], free: FreeInput) -> tuple[int, ...] | None:
         whole = (batch, *shape)
     else:
         return None
-    fits = all(size in (None, found) for size, found in zip(free.sizes[1:], whole[1:], strict=True))
+    fits = all(size in (None, length) for size, length in zip(free.sizes[1:], whole[1:], strict=True))
     return whole if fits and all(whole) else None
 
 

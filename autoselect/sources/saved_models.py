@@ -83,11 +83,11 @@ def from_saved_model(folder: Path, wishes: Wishes = NO_WISHES) -> FloatModel:
         loaded = tf.saved_model.load(str(folder))
     except Exception as exc:  # TensorFlow raises errors of many kinds.
         raise ModelError(f"TensorFlow cannot load the SavedModel {folder}: {first_line(exc)}") from exc
-    found = dict(loaded.signatures)
-    key = _chosen(tuple(found), wishes.signature, folder)
-    content = _converted(loaded, found[key], str(folder), key, wishes)
+    signatures = dict(loaded.signatures)
+    key = _chosen(tuple(signatures), wishes.signature, folder)
+    content = _converted(loaded, signatures[key], str(folder), key, wishes)
     # Keras's ``serve`` is the same call under another name.
-    others = [other for other in found if other != key and {other, key} != {"serve", _DEFAULT_SIGNATURE}]
+    others = [other for other in signatures if other != key and {other, key} != {"serve", _DEFAULT_SIGNATURE}]
     is_news = bool(others) and wishes.signature is None
     notes = (f"Signature {key!r} was taken; the SavedModel also has {', '.join(others)}.",) if is_news else ()
     return FloatModel(content=content, notes=notes)
@@ -163,9 +163,9 @@ def traced(call: Callable[[], Any], specs: Sequence[Any]) -> Any:
     except ValueError as exc:
         # Keras says first which layer it is, then, in a paragraph of its own and in bold, what is wrong.
         paragraphs = re.sub(r"\x1b\[\d*m", "", str(exc)).strip().split("\n\n")[:2]
-        told = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape))}" for spec in specs)
+        sizes = ", ".join(f"{spec.name}={'x'.join(map(str, spec.shape))}" for spec in specs)
         raise ModelError(
-            f"The model does not run with inputs of {told}. {' '.join(map(sentence, paragraphs))} Choose other sizes "
+            f"The model does not run with inputs of {sizes}. {' '.join(map(sentence, paragraphs))} Choose other sizes "
             "with --shape, or with samples of other sizes."
         ) from exc
 

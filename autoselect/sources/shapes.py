@@ -64,19 +64,19 @@ class Kernels:
 
     def shapes(self) -> dict[int, tuple[int, ...]]:
         """Shape of each tensor of the main subgraph that holds values after a run."""
-        found = {}
+        shapes = {}
         for detail in self._interpreter.get_tensor_details():
             try:
-                found[int(detail["index"])] = tuple(self._interpreter.get_tensor(detail["index"]).shape)
+                shapes[int(detail["index"])] = tuple(self._interpreter.get_tensor(detail["index"]).shape)
             except ValueError:  # The output of a WHILE that nobody reads has no memory.
                 continue
-        return found
+        return shapes
 
 
 def _refused(shapes: Sequence[tuple[int, ...]], exc: Exception) -> ModelError:
-    told = ", ".join("x".join(map(str, shape)) for shape in shapes)
+    sizes = ", ".join("x".join(map(str, shape)) for shape in shapes)
     return ModelError(
-        f"LiteRT cannot run the model with inputs of {told}: {sentence(first_line(exc))} "
+        f"LiteRT cannot run the model with inputs of {sizes}: {sentence(first_line(exc))} "
         "Choose other sizes with --shape, or convert the model again with fixed sizes."
     )
 
@@ -121,8 +121,8 @@ def _settle(model: fb.Model) -> tuple[bytes, list[list[np.ndarray]], list[list[n
     graph = model.subgraphs[0]
     shapes = [fb.shape_of(graph.tensors[i]) for i in graph.inputs]
     kernels = Kernels(fb.serialise(model), shapes)
-    rows, told = on_random_inputs(model, shapes, lambda row: (kernels.run(row), kernels.shapes()))
-    outputs, (first, second) = [one for one, _ in told], [found for _, found in told]
+    rows, runs = on_random_inputs(model, shapes, lambda row: (kernels.run(row), kernels.shapes()))
+    outputs, (first, second) = [answer for answer, _ in runs], [tensor_shapes for _, tensor_shapes in runs]
     for index, tensor in enumerate(graph.tensors):
         if fb.is_constant(model, tensor) or index not in first or first[index] != second.get(index):
             continue
@@ -204,13 +204,13 @@ def spell_out(model: fb.Model) -> bool:
         Whether there was one.
     """
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors or []]
-    found = [tensor for tensor in tensors if min(fb.shape_of(tensor), default=0) < 0]
-    for tensor in found:
+    free_tensors = [tensor for tensor in tensors if min(fb.shape_of(tensor), default=0) < 0]
+    for tensor in free_tensors:
         shape = fb.shape_of(tensor)
         if not fb.indices(tensor.shapeSignature):
             tensor.shapeSignature = np.array(shape, dtype=np.int32)
         tensor.shape = np.array([max(size, 1) for size in shape], dtype=np.int32)
-    return bool(found)
+    return bool(free_tensors)
 
 
 def has_free_sizes(model: fb.Model) -> bool:
@@ -271,19 +271,19 @@ def same_outputs(
 
 
 def _all(
-    same: Callable[[np.ndarray, np.ndarray], bool], one: Sequence[np.ndarray], other: Sequence[np.ndarray]
+    same: Callable[[np.ndarray, np.ndarray], bool], outputs: Sequence[np.ndarray], other: Sequence[np.ndarray]
 ) -> bool:
-    return all(same(*pair) for pair in zip(one, other, strict=True))
+    return all(same(*pair) for pair in zip(outputs, other, strict=True))
 
 
-def _equal(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.shape == other.shape and one.tobytes() == other.tobytes()
+def _equal(output: np.ndarray, other: np.ndarray) -> bool:
+    return output.shape == other.shape and output.tobytes() == other.tobytes()
 
 
-def _close(one: np.ndarray, other: np.ndarray) -> bool:
-    if one.shape != other.shape or one.dtype.kind not in "fc":
-        return one.shape == other.shape
-    scale = float(np.max(np.abs(one), initial=0.0, where=np.isfinite(one)))
+def _close(output: np.ndarray, other: np.ndarray) -> bool:
+    if output.shape != other.shape or output.dtype.kind not in "fc":
+        return output.shape == other.shape
+    scale = float(np.max(np.abs(output), initial=0.0, where=np.isfinite(output)))
     # Share of the largest output that XNNPACK's outputs may differ by from the plain kernels': rounding, not an
     # error.
-    return bool(np.allclose(one, other, rtol=0.0, atol=1e-3 * scale + 1e-6, equal_nan=True))
+    return bool(np.allclose(output, other, rtol=0.0, atol=1e-3 * scale + 1e-6, equal_nan=True))

@@ -145,7 +145,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
     _refuse_unfed(model, len(content))
     loops = _control_flow(model)
     is_changed = was_odd or is_cut or bool(done.found or loops) or model.subgraphs[0] is not first
-    settled, told = _settled(model, wishes)
+    settled, shape_notes = _settled(model, wishes)
     if settled is not None:
         model, is_changed = fb.parse(settled), True
     fitted = rewrite(model, IN_TRUE_SHAPES)
@@ -153,7 +153,7 @@ def from_bytes(content: bytes, wishes: Wishes = NO_WISHES) -> FloatModel:
         settled, is_changed = None, True
     return FloatModel(
         content=(settled or fb.serialise(model)) if is_changed else content,
-        notes=(*done.notes, *loops, *told, *fitted.notes),
+        notes=(*done.notes, *loops, *shape_notes, *fitted.notes),
     )
 
 
@@ -185,13 +185,13 @@ def _refuse_damaged(model: fb.Model, size: int) -> None:
 
     Native code follows both without looking.
     """
-    known = range(len(model.subgraphs))
+    places = range(len(model.subgraphs))
     reached = [int(signature.subgraphIndex or 0) for signature in model.signatureDefs or []]
     runs = {
         place: {index for op in graph.operators or [] for index in reached_subgraphs(op)}
         for place, graph in enumerate(model.subgraphs)
     }
-    if not all(index in known for index in [*reached, *(index for found in runs.values() for index in found)]):
+    if not all(index in places for index in [*reached, *(index for callees in runs.values() for index in callees)]):
         raise ModelError(_told(size, "it runs subgraphs that it does not hold"))
     try:
         tuple(TopologicalSorter(runs).static_order())
@@ -237,14 +237,14 @@ def _refuse_quantized(model: fb.Model) -> None:
     quantized = [fb.tensor_name(tensor) for tensor in tensors if tensor.type in _QUANTIZED_TYPES and _is_scaled(tensor)]
     if not quantized:
         return
-    found = f"{len(quantized)} of its tensors are integers with a scale, the first is {quantized[0].split(';')[0]!r}"
+    finding = f"{len(quantized)} of its tensors are integers with a scale, the first is {quantized[0].split(';')[0]!r}"
     if any(tensor.type == schema.TensorType.FLOAT16 for tensor in tensors):
         raise ModelError(
-            f"The model has float16 weights and a part that is quantized already: {found}. autoselect widens float16 "
+            f"The model has float16 weights and a part that is quantized already: {finding}. autoselect widens float16 "
             "weights, but it starts from a model that is float throughout: convert it without `optimizations`."
         )
     raise ModelError(
-        f"The model is quantized already: {found}. autoselect starts from the float model: convert it without "
+        f"The model is quantized already: {finding}. autoselect starts from the float model: convert it without "
         "`optimizations`. If another quantizer made this file, pass the float model that it was made from, and this "
         "file with --integer."
     )
@@ -257,7 +257,7 @@ def _is_scaled(tensor: fb.Tensor) -> bool:
 
 def _refuse_flex(model: fb.Model) -> None:
     types = {fb.op_type(model, op) for graph in model.subgraphs for op in graph.operators or []}
-    if flex := sorted(one for one in types if one.startswith(_FLEX)):
+    if flex := sorted(op_type for op_type in types if op_type.startswith(_FLEX)):
         raise ModelError(
             f"The model has ops of TensorFlow itself: {', '.join(flex)}. LiteRT runs them only with the Flex delegate, "
             "which autoselect does not have, and accelerators never do. Convert the model with builtin ops only "
@@ -294,12 +294,12 @@ def _settled(model: fb.Model, wishes: Wishes) -> tuple[bytes | None, list[str]]:
         return (fb.serialise(model) if shapes.drop_signatures(model) else None), []
     is_stale = not shapes.has_free_sizes(model)
     before = editing.copied(model)
-    fixed = {int(index): sizes[one.key] for index, one in zip(model.subgraphs[0].inputs, inputs, strict=True)}
+    fixed = {int(index): sizes[spec.key] for index, spec in zip(model.subgraphs[0].inputs, inputs, strict=True)}
     shapes.resize_inputs(model, fixed)
     settled = shapes.settled_if_equal(model)
     if settled is not None:
         return settled, [_STALE] if is_stale else []
-    free = [index for index, one in zip(fixed, inputs, strict=True) if one.sizes[:1] == (None,)]
+    free = [index for index, spec in zip(fixed, inputs, strict=True) if spec.sizes[:1] == (None,)]
     shapes.resize_inputs(before, fixed, free_batch=free)
     return fb.serialise(before), [_LEFT_FREE] if free else []
 

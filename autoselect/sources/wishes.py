@@ -86,10 +86,10 @@ class FreeSizes(ModelError):
 
     def __str__(self) -> str:
         """The message; an exception that crosses processes is made again from its arguments."""
-        found = [one for one in self.inputs if one.is_open]
+        open_inputs = [spec for spec in self.inputs if spec.is_open]
         return (
-            f"The model has free sizes beside its batch: {', '.join(map(str, found))}. "
-            f"Fix them with --shape (shapes=... in Python), for example --shape {_example(found[0])}."
+            f"The model has free sizes beside its batch: {', '.join(map(str, open_inputs))}. "
+            f"Fix them with --shape (shapes=... in Python), for example --shape {_example(open_inputs[0])}."
         )
 
 
@@ -126,17 +126,17 @@ def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | No
     Raises:
         UsageError: If a text is none, or an input comes twice.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for text in texts or ():
         match = _SHAPE.fullmatch(text.strip())
         if match is None:
             raise UsageError(
                 f"--shape: expected an input and its sizes, the batch first, such as audio=1x16000; got {text!r}."
             )
-        if match.group(1) in found:
+        if match.group(1) in shapes:
             raise UsageError(f"--shape: input {match.group(1)!r} comes twice. Give each input once.")
-        found[match.group(1)] = tuple(int(size) for size in match.group(2).split("x"))
-    return found or None
+        shapes[match.group(1)] = tuple(int(size) for size in match.group(2).split("x"))
+    return shapes or None
 
 
 def parse_feedback(texts: Sequence[str] | None) -> dict[str, str] | None:
@@ -145,15 +145,15 @@ def parse_feedback(texts: Sequence[str] | None) -> dict[str, str] | None:
     Raises:
         UsageError: If a text is none, or an output comes twice.
     """
-    found: dict[str, str] = {}
+    feedback: dict[str, str] = {}
     for text in texts or ():
         output, _, target = (part.strip() for part in text.partition("="))
         if not output or not target:
             raise UsageError(f"--feedback: expected an output and an input, such as state_out=state_in; got {text!r}.")
-        if output in found:
+        if output in feedback:
             raise UsageError(f"--feedback: output {output!r} comes twice. Give each output once.")
-        found[output] = target
-    return found or None
+        feedback[output] = target
+    return feedback or None
 
 
 def sizes_of(inputs: Sequence[FreeInput], shapes: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]]:
@@ -172,14 +172,14 @@ def sizes_of(inputs: Sequence[FreeInput], shapes: Sequence[tuple[str, tuple[int,
     """
     chosen: dict[str, tuple[int, ...]] = {}
     for name, shape in shapes:
-        match = next((one for one in inputs if name in one.names), None)
+        match = next((spec for spec in inputs if name in spec.names), None)
         if match is None:
             raise UsageError(f"--shape: the model has no input {name!r}. Its inputs: {', '.join(map(str, inputs))}.")
         _refuse_unfit(match, shape)
         chosen[match.key] = shape
-    if any(one.is_open and one.key not in chosen for one in inputs):
+    if any(spec.is_open and spec.key not in chosen for spec in inputs):
         raise FreeSizes(tuple(inputs))
-    return {one.key: chosen.get(one.key) or tuple(1 if s is None else s for s in one.sizes) for one in inputs}
+    return {spec.key: chosen.get(spec.key) or tuple(1 if s is None else s for s in spec.sizes) for spec in inputs}
 
 
 def _refuse_unfit(free: FreeInput, shape: tuple[int, ...]) -> None:

@@ -215,7 +215,7 @@ class SearchLoop:
         if (sha256 := self._bytes_of.get(asked.recipe.fingerprint)) is not None:
             self._tell_known(asked, sha256)
         else:
-            self._pipeline.add(asked, known=len(self._known))
+            self._pipeline.add(asked, rivals=len(self._known))
 
     def _tell_oldest(self) -> None:
         # The loop looks each second how many slots there are: workers of a cluster come and go.
@@ -243,16 +243,16 @@ class SearchLoop:
     def _submit_build(self, recipe: Recipe) -> Future[Any]:
         return self._submit(build_jobs.build, recipe.to_json())
 
-    def _submit_scoring(self, recipe: Recipe, built: build_jobs.BuildReply, known: int) -> Future[Any] | None:
+    def _submit_scoring(self, recipe: Recipe, built: build_jobs.BuildReply, count: int) -> Future[Any] | None:
         """Score in full, or race for a place in the front that is worth it; None if the bytes have been told."""
         if built.sha256 in self._known or built.sha256 in self._dropped:
             return None
         if not self._races:
             return self._submit(score_jobs.score, built.sha256, "search", False)
-        goal = self._goal(built, known)
+        goal = self._goal(built, count)
         if goal is None:
             return self._submit(score_jobs.score, built.sha256, "search", False)
-        return self._submit(race_jobs.race, built.sha256, self._rivals(recipe, known), goal, self._settings.confidence)
+        return self._submit(race_jobs.race, built.sha256, self._rivals(recipe, count), goal, self._settings.confidence)
 
     def _submit(self, job: Callable[..., Any], *arguments: object) -> Future[Any]:
         return self._pool.submit(job, self._root, *arguments, timeout_seconds=self._settings.trial_timeout)
@@ -351,10 +351,10 @@ class SearchLoop:
     def _tell_known(self, asked: Asked, sha256: str) -> None:
         self._tell(asked, self._known.get(sha256) or self._dropped[sha256], reused=True)
 
-    def _tell(self, asked: Asked, found: Scores | Partial, *, reused: bool = False) -> None:
-        outcome: dict[str, Any] = {"partial": found}
-        if isinstance(found, Scores):
-            outcome = {"scores": found, "violations": self._yardstick.violations(found)}
+    def _tell(self, asked: Asked, measurement: Scores | Partial, *, reused: bool = False) -> None:
+        outcome: dict[str, Any] = {"partial": measurement}
+        if isinstance(measurement, Scores):
+            outcome = {"scores": measurement, "violations": self._yardstick.violations(measurement)}
         error = self._forecast_errors.get(asked.recipe.fingerprint, "")
         self._report(self._study.tell(asked, **outcome, reused=reused, forecast_error=error))
 

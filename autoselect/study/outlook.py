@@ -114,7 +114,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         remarks = references.warnings_of(float_model, request.metric_name, case.files.root, pool)
         seconds = settings.trial_timeout
         remarks += references.unsteady(yardstick, request.metric_name, case.files.root, pool, seconds)
-        told = warned(case, (*remarks, *references.clipping_of(case.files.root, pool, settings)), clock)
+        warned_case = warned(case, (*remarks, *references.clipping_of(case.files.root, pool, settings)), clock)
         ends = reader.read_interface(case.files.float_model.read_bytes())
         question = "" if settings.feedback else question_of(ends)
         if question:
@@ -122,11 +122,11 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
         prepared = sum(clock.seconds().values())
         clock(StageStarted(stage="estimate"))
         wholes, refused = _measured(case, settings, pool, space)
-        build, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
+        build, score, inference = (fmean(figures) for figures in zip(*(whole.paces for whole in wholes), strict=True))
         on_host = _left_to_host(wholes[0], case, settings, pool, clock)
         units = units_of(case)
         hybrid_too, wholly = read_target(settings.target).runs_hybrid, baselines(case.layers, space, settings.template)
-        models = sum(hybrid_too or one.recipe.fallback != "drq" for one in wholly)
+        models = sum(hybrid_too or baseline.recipe.fallback != "drq" for baseline in wholly)
         trials = settings.trials if space.dimensions else min(settings.trials, models)
         kept = sum(path.stat().st_size for path in folder.root.rglob("*") if path.is_file())
         asking = math.nan if refused else _seconds_of_asking(case, settings, pool, space)
@@ -151,7 +151,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             states=2 + len(space.further),
             candidates=space.size,
             samples=case.counts,
-            warnings=(*told.warnings, *on_host),
+            warnings=(*warned_case.warnings, *on_host),
             notes=(*case.notes, question) if question else case.notes,
             refused=refused,
             build_seconds=build,
@@ -161,7 +161,7 @@ def outlook(request: Request, folder: RunFolder, listener: Listener) -> Outlook:
             search_seconds=min(before, settings.timeout or math.inf) + phases["heldout"] + phases.get("emulation", 0.0),
             trials=trials,
             workers=settings.processes,
-            disk_bytes=kept + trials * max(one.size_bytes for one in wholes),
+            disk_bytes=kept + trials * max(whole.size_bytes for whole in wholes),
             memory=_memory(pool, settings.processes),
         )
 
@@ -230,11 +230,11 @@ def _probing(units: Sequence[Sequence[str]], case: Case, settings: Settled, pool
 
 def _trials(wholes: Sequence[_Whole], count: int, full: int, case: Case, settings: Settled, asking: float) -> float:
     """Seconds of so many trials: the baselines are scored in full, of the others half until their first look only."""
-    build, score, _ = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
+    build, score, _ = (fmean(figures) for figures in zip(*(whole.paces for whole in wholes), strict=True))
     others, samples = count - full, case.counts.get("search", 0)
     share = (1.0 + first_look(samples) / samples) / 2.0 if settings.racing and samples else 1.0
     # All-integer candidates were read before; those with repairs that help, of each width, are read anew.
-    reading = sum(one.reading for one in (*wholes[1:], *(wholes if settings.tries_repairs else ())))
+    reading = sum(whole.reading for whole in (*wholes[1:], *(wholes if settings.tries_repairs else ())))
     worked = reading + count * build + (count - others + share * others) * score
     if settings.processes == 1:
         return worked + others * asking
@@ -252,7 +252,7 @@ def _emulating(wholes: Sequence[_Whole], case: Case, settings: Settled, pool: Wo
     target, seconds = read_target(settings.target), 0.0
     for place in (place for place, chip in enumerate(target.compilers) if chip in target.asked):
         taken = list[float]()
-        for whole in (one for one in wholes if one.sha256):
+        for whole in (whole for whole in wholes if whole.sha256):
             arguments = (case.files.root, whole.sha256, place, settings.emulation_samples)
             with contextlib.suppress(TrialError, UsageError):  # A search goes on without an emulation, too.
                 taken.append(
@@ -264,7 +264,7 @@ def _emulating(wholes: Sequence[_Whole], case: Case, settings: Settled, pool: Wo
 
 def _checking(wholes: Sequence[_Whole], case: Case, members: int) -> float:
     """Seconds after the trials: members are scored on held-out samples, run again, and run on their own kernels."""
-    _, score, inference = (fmean(figures) for figures in zip(*(one.paces for one in wholes), strict=True))
+    _, score, inference = (fmean(figures) for figures in zip(*(whole.paces for whole in wholes), strict=True))
     samples = case.counts.get("search", 0)
     scored = case.counts.get("heldout", 0) / samples * score if samples else 0.0
     macs = wholes[-1].slow_macs
@@ -309,7 +309,7 @@ def _measured(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -
         Them, and why the first cannot be built or scored; without figures and with a reason if it cannot.
     """
     call = partial(pool.call, timeout_seconds=settings.trial_timeout)
-    recipes, found = [recipe_for(space.pin(frozenset()), settings.template, {})], list[_Whole]()
+    recipes, wholes = [recipe_for(space.pin(frozenset()), settings.template, {})], list[_Whole]()
     if SIXTEEN in settings.states:
         left_out, wide = all_in_16_bits(case.layers, space)
         recipes.append(recipe_for(left_out, settings.template, {SIXTEEN: wide}))
@@ -321,8 +321,8 @@ def _measured(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -
             built = call(build_jobs.build, case.files.root, recipe.to_json())
             scored = call(score_jobs.score, case.files.root, built.sha256, "search", False)
         except TrialError as exc:
-            return (found, "") if found else ([_Whole()], str(exc))
-        found.append(
+            return (wholes, "") if wholes else ([_Whole()], str(exc))
+        wholes.append(
             _Whole(
                 reading=max(first - built.seconds, 0.0),
                 build=built.seconds,
@@ -333,7 +333,7 @@ def _measured(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -
                 sha256=built.sha256,
             )
         )
-    return found, ""
+    return wholes, ""
 
 
 def _slow_macs(path: Path) -> int:

@@ -31,7 +31,7 @@ class Candidate:
 
     Attributes:
         asked: The trial, with what is built for it.
-        known: How many candidates had been scored when it was asked for: its race is against these.
+        rivals: How many candidates had been scored when it was asked for: its race is against these.
         future: What a worker does for it now; None if nothing is left to do.
         built: Once it is built.
         twin: An earlier one that is the same candidate, and is built and scored for both.
@@ -40,7 +40,7 @@ class Candidate:
     """
 
     asked: Asked
-    known: int
+    rivals: int
     future: Future[Any] | None = None
     built: BuildReply | None = None
     twin: Candidate | None = None
@@ -66,11 +66,11 @@ class Pipeline:
         """How many are on their way."""
         return len(self._line)
 
-    def add(self, asked: Asked, known: int) -> None:
+    def add(self, asked: Asked, rivals: int) -> None:
         """Start a candidate."""
         twin = next((c for c in self._line if c.asked.recipe.fingerprint == asked.recipe.fingerprint), None)
         future = self._build(asked.recipe) if twin is None else None
-        self._line.append(Candidate(asked=asked, known=known, twin=twin, future=future))
+        self._line.append(Candidate(asked=asked, rivals=rivals, twin=twin, future=future))
 
     def take(self, patience_seconds: float) -> Candidate | None:
         """Take the oldest one out; None if it is not done. Waits until any is done, for so long at most."""
@@ -108,4 +108,4 @@ class Pipeline:
             alike = (c for c in islice(self._line, place) if c.built is not None and c.built.sha256 == reply.sha256)
             candidate.twin = next((c.twin or c for c in alike), None)
             if candidate.twin is None:
-                candidate.future = self._score(candidate.asked.recipe, reply, candidate.known)
+                candidate.future = self._score(candidate.asked.recipe, reply, candidate.rivals)

@@ -141,11 +141,11 @@ def other_score(before: float, now: float, metric: str, settings: Settled) -> tu
     if _is_same(before, now) or math.isnan(before):
         return ()
     limit = settings.constraints.max_drop
-    told = [said(score, metric) for score in (before, now)]
-    if told[0] == told[1]:
-        told = [f"{score:.9g}" for score in (before, now)]
+    texts = [said(score, metric) for score in (before, now)]
+    if texts[0] == texts[1]:
+        texts = [f"{score:.9g}" for score in (before, now)]
     message = (
-        f"The float model scored {told[0]} on the search samples when this run began, and scores {told[1]} now: the "
+        f"The float model scored {texts[0]} on the search samples when this run began, and scores {texts[1]} now: the "
         "metric or evaluator, a module that it imports or data that it reads have changed, or it gives other scores "
         "each time. Earlier and later scores do not compare."
     )
@@ -170,23 +170,23 @@ def float_known(records: Sequence[TrialRecord], nodes: Sequence[str], settings: 
 def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]:
     """Warnings of inputs and outputs whose values and calibrated ranges are unlike, on search samples or evaluated."""
     try:
-        found = pool.call(clipping_jobs.unlike_ranges, root)
+        ranges = pool.call(clipping_jobs.unlike_ranges, root)
     except TrialError:
         return ()
     warnings = []
-    if found.clipped:
+    if ranges.clipped:
         remedy = (
             "Bring more calibration samples, from the same source as those that are scored, and prepare them alike."
         )
         if settings.has_evaluator and not settings.feedback:
             state = "If the model has a state, bring consecutive steps."
             remedy = f"{remedy} {state} If an output is fed back as an input, say so with --feedback."
-        cut_off = f"Values leave the ranges that calibration saw, and integers cut them off: {listed(found.clipped)}."
+        cut_off = f"Values leave the ranges that calibration saw, and integers cut them off: {listed(ranges.clipped)}."
         warnings.append(f"{cut_off} {remedy}")
-    if found.unfilled:
+    if ranges.unfilled:
         warnings.append(
             "Values fill little of the ranges that calibration saw, so that integers are coarse: "
-            f"{listed(found.unfilled)}. Prepare the calibration samples as those that are scored."
+            f"{listed(ranges.unfilled)}. Prepare the calibration samples as those that are scored."
         )
     return tuple(warnings)
 

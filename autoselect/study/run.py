@@ -155,8 +155,8 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             case = _repeating(case, request.settings, pool, clock)
             float_model = references.float_reference(case, pool, request.settings, clock)
             before, now = manifest["float_model"]["metric"], float_model.metric
-            told = references.other_score(before, now, request.metric_name, request.settings)
-            case = warned(case, told, clock)
+            warnings = references.other_score(before, now, request.metric_name, request.settings)
+            case = warned(case, warnings, clock)
         except BaseException:
             if not kept and is_settled(manifest):
                 front_files.remove_work(folder.work)

@@ -77,8 +77,8 @@ def search(
     objectives = objectives_of(settings.objectives, request.metric_name, request.direction)
     study = SearchStudy(folder.study, objectives)
     study.close_abandoned()
-    told = study.records()
-    _keep_pins(folder, told, request.pins)
+    records = study.records()
+    _keep_pins(folder, records, request.pins)
     if request.pins:
         note(pinned_in_words(folder.read_manifest()), folder, clock)
     if request.said.workers is None and (fewer := why_fewer(request.facts.workers)) is not None:
@@ -96,8 +96,8 @@ def search(
         objectives=objectives,
         yardstick=references.yardstick_of(float_model, request.metric_name, request.direction, settings),
         study=study,
-        is_resumed=bool(told),
-        drawn=sum(record.origin in SAMPLERS for record in told),
+        is_resumed=bool(records),
+        drawn=sum(record.origin in SAMPLERS for record in records),
     )
     try:
         status = under_way.finished(pool, under_way.reason())
@@ -446,12 +446,12 @@ def refuse_unkept_pins(request: Request) -> None:
         )
 
 
-def _keep_pins(folder: RunFolder, told: Sequence[TrialRecord], pins: Pins = NO_PINS) -> None:
+def _keep_pins(folder: RunFolder, records: Sequence[TrialRecord], pins: Pins = NO_PINS) -> None:
     """Let the manifest say which trials were proposed under pins, and which will be."""
     manifest = folder.read_manifest()
-    last = max((record.number for record in told), default=-1)
-    if found := pinned_trials(manifest, last, pins):
-        folder.write_manifest({**manifest, "pinned": found})
+    last = max((record.number for record in records), default=-1)
+    if spans := pinned_trials(manifest, last, pins):
+        folder.write_manifest({**manifest, "pinned": spans})
 
 
 def _proving_rewrites(case: Case, settings: Settled, pool: Workers) -> Future[tuple[str, str]] | None:

@@ -49,7 +49,7 @@ class StageClock:
 def earlier_seconds(folder: RunFolder) -> dict[str, float]:
     """What earlier processes wrote down; empty if they were killed before they could."""
     try:
-        found = read_json(folder.summary, missing="").get("seconds")
+        seconds = read_json(folder.summary, missing="").get("seconds")
     except RunFolderError:
         return {}
-    return {str(stage): float(spent) for stage, spent in found.items()} if isinstance(found, dict) else {}
+    return {str(stage): float(spent) for stage, spent in seconds.items()} if isinstance(seconds, dict) else {}

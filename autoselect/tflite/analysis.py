@@ -129,8 +129,8 @@ def _subgraph(model: fb.Model, index: int) -> Analysis:
         "name": _text(source.name),
         "inputs": graph.inputs,
         "outputs": graph.outputs,
-        "tensors": tuple({"index": i, **_tensor(model, raw, known)} for i, (raw, known) in enumerate(tensors)),
-        "ops": tuple({"index": i, **_op(raw, known)} for i, (raw, known) in enumerate(ops)),
+        "tensors": tuple({"index": i, **_tensor(model, raw, tensor)} for i, (raw, tensor) in enumerate(tensors)),
+        "ops": tuple({"index": i, **_op(raw, op)} for i, (raw, op) in enumerate(ops)),
     }
 
 
@@ -144,14 +144,14 @@ def _check(graph: Graph) -> None:
             raise _damaged(f"op {i} reads a tensor that is not written yet")
 
 
-def _tensor(model: fb.Model, raw: fb.Tensor, known: Tensor) -> Analysis:
+def _tensor(model: fb.Model, raw: fb.Tensor, tensor: Tensor) -> Analysis:
     return {
-        "name": known.name,
-        "dtype": known.dtype,
-        "shape": known.shape,
+        "name": tensor.name,
+        "dtype": tensor.dtype,
+        "shape": tensor.shape,
         "shape_signature": None if raw.shapeSignature is None else fb.indices(raw.shapeSignature),
-        "size_bytes": _length(model.buffers[raw.buffer]) if known.is_constant else known.size_bytes,
-        "is_constant": known.is_constant,
+        "size_bytes": _length(model.buffers[raw.buffer]) if tensor.is_constant else tensor.size_bytes,
+        "is_constant": tensor.is_constant,
         "is_variable": bool(raw.isVariable),
         "buffer": int(raw.buffer),
         "quantization": _quantization(raw),
@@ -169,13 +169,13 @@ def _quantization(raw: fb.Tensor) -> Analysis | None:
     }
 
 
-def _op(raw: fb.Operator, known: Op) -> Analysis:
+def _op(raw: fb.Operator, op: Op) -> Analysis:
     return {
-        "op_type": known.op_type,
-        "kind": known.kind.value,
+        "op_type": op.op_type,
+        "kind": op.kind.value,
         "inputs": tuple(max(tensor, -1) for tensor in fb.indices(raw.inputs)),
-        "outputs": known.outputs,
-        "macs": known.macs,
+        "outputs": op.outputs,
+        "macs": op.macs,
     }
 
 

@@ -98,7 +98,7 @@ def first_unlike(first: bytes, second: bytes, sample: Sample) -> str:
 
 def _is_unlike(*read: Callable[[], np.ndarray]) -> bool:
     try:
-        first, second = (one() for one in read)
+        first, second = (reader() for reader in read)
     except ValueError:  # Of a tensor without data, such as one of no elements.
         return False
     return (first.dtype, first.shape) == (second.dtype, second.shape) and first.tobytes() != second.tobytes()

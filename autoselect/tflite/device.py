@@ -58,10 +58,10 @@ def read_timing(output: str) -> Timing:
         ScoreError: If there is no time in it.
     """
     lines = [line for line in output.splitlines() if re.search(r"\bcount=[1-9]", line)]
-    found = dict(re.findall(r"(\w+)=([\d.]+(?:e[+-]?\d+)?)", lines[1])) if len(lines) > 1 else {}
+    numbers = dict(re.findall(r"(\w+)=([\d.]+(?:e[+-]?\d+)?)", lines[1])) if len(lines) > 1 else {}
     for key, statistic in _VALUES:
-        if key in found:
-            return Timing(milliseconds=float(found[key]) / 1e3, statistic=statistic)
+        if key in numbers:
+            return Timing(milliseconds=float(numbers[key]) / 1e3, statistic=statistic)
     raise ScoreError(
         "Expected two lines with count=, of the warm-up and of the runs, from benchmark_model, got none that can be "
         f"read. It said: {_reason(output)}"
@@ -170,8 +170,8 @@ def find_device(serial: str | None) -> Device:
     listed = dict(line.split("\t", 1) for line in _adb("devices")[1].splitlines() if "\t" in line)
     ready = [name for name, state in listed.items() if state.strip() == "device"]
     if serial is not None and serial not in ready:
-        told = f"says {listed[serial].strip()!r} of it" if serial in listed else f"lists {_named(listed)}"
-        raise UsageError(f"The device {serial} is not ready: `adb devices` {told}. {_READY}")
+        answer = f"says {listed[serial].strip()!r} of it" if serial in listed else f"lists {_named(listed)}"
+        raise UsageError(f"The device {serial} is not ready: `adb devices` {answer}. {_READY}")
     if serial is None and not ready:
         states = "; ".join(f"{name} is {state.strip()}" for name, state in listed.items())
         raise UsageError(f"No Android device is ready: `adb devices` lists {states or 'none'}. {_READY}")

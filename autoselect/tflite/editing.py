@@ -148,34 +148,34 @@ def drop_unused_tensors(model: Model, subgraph: int = 0) -> None:
 
 def copied(model: Model) -> Model:
     """A model of its own that shares the data of the buffers only; takes a third of the time of a deep copy."""
-    found: Model = _copied(model, {id(buffer.data): buffer.data for buffer in model.buffers})
-    return found
+    duplicate: Model = _copied(model, {id(buffer.data): buffer.data for buffer in model.buffers})
+    return duplicate
 
 
 def twin(part: T) -> T:
     """A copy of an object of the schema that shares what it holds, as ``copy.copy`` does, in a third of its time."""
-    found = object.__new__(type(part))
-    found.__dict__.update(part.__dict__)
-    return found
+    duplicate = object.__new__(type(part))
+    duplicate.__dict__.update(part.__dict__)
+    return duplicate
 
 
-def _copied(part: Any, known: dict[int, Any]) -> Any:
+def _copied(part: Any, copies: dict[int, Any]) -> Any:
     """A copy of a part with all that it holds; what several parts hold is still one."""
     if part is None or isinstance(part, _VALUES):
         return part
-    if id(part) in known:
-        return known[id(part)]
+    if id(part) in copies:
+        return copies[id(part)]
     if isinstance(part, list):
-        found: Any = [_copied(one, known) for one in part]
+        duplicate: Any = [_copied(element, copies) for element in part]
     elif isinstance(part, np.ndarray):
-        found = part.copy()
+        duplicate = part.copy()
     else:
-        found = twin(part)
+        duplicate = twin(part)
         for name, value in part.__dict__.items():
             if value is not None and not isinstance(value, _VALUES):
-                found.__dict__[name] = _copied(value, known)
-    known[id(part)] = found
-    return found
+                duplicate.__dict__[name] = _copied(value, copies)
+    copies[id(part)] = duplicate
+    return duplicate
 
 
 def tidy(model: Model) -> None:
@@ -244,13 +244,13 @@ def order_operator_codes(model: Model) -> None:
     ops = [op for graph in model.subgraphs for op in graph.operators]
     codes: dict[tuple[bool, int, bytes], OperatorCode] = {}
     rank = {index: _rank(model.operatorCodes[index]) for index in {int(op.opcodeIndex) for op in ops}}
-    for index, found in rank.items():
+    for index, code_rank in rank.items():
         code = model.operatorCodes[index]
-        codes[found] = max(codes.get(found, code), code, key=lambda one: int(one.version))
+        codes[code_rank] = max(codes.get(code_rank, code), code, key=lambda candidate: int(candidate.version))
     order = sorted(codes)
     for op in ops:
         op.opcodeIndex = order.index(rank[int(op.opcodeIndex)])
-    model.operatorCodes = [codes[found] for found in order]
+    model.operatorCodes = [codes[code_rank] for code_rank in order]
 
 
 def _rank(code: OperatorCode) -> tuple[bool, int, bytes]:
@@ -260,16 +260,16 @@ def _rank(code: OperatorCode) -> tuple[bool, int, bytes]:
 def new_signature(key: str, model: Model, inputs: Sequence[str], outputs: Sequence[str]) -> SignatureDef:
     """A signature of the main subgraph with these names of its inputs and outputs; it is not added to the model."""
     graph = model.subgraphs[0]
-    found: SignatureDef = schema.SignatureDefT()
-    found.signatureKey, found.subgraphIndex = key.encode(), 0
-    found.inputs, found.outputs = (
+    signature: SignatureDef = schema.SignatureDefT()
+    signature.signatureKey, signature.subgraphIndex = key.encode(), 0
+    signature.inputs, signature.outputs = (
         [_entry(name, int(index)) for name, index in zip(names, indices, strict=True)]
         for names, indices in ((inputs, graph.inputs), (outputs, graph.outputs))
     )
-    return found
+    return signature
 
 
 def _entry(name: str, index: int) -> schema.TensorMapT:
-    found = schema.TensorMapT()
-    found.name, found.tensorIndex = name.encode(), index
-    return found
+    entry = schema.TensorMapT()
+    entry.name, entry.tensorIndex = name.encode(), index
+    return entry

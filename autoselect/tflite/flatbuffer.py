@@ -183,9 +183,9 @@ def _check_identifier(content: bytes) -> None:
     if len(content) < 8 or content[4:8] != FILE_IDENTIFIER:
         if content.startswith(LFS_POINTER):
             raise ModelError("This is a pointer of Git LFS, not the model. Fetch the model itself: git lfs pull")
-        found = content[4:8].decode("latin-1") if len(content) >= 8 else f"{len(content)} bytes"
+        identifier = content[4:8].decode("latin-1") if len(content) >= 8 else f"{len(content)} bytes"
         raise ModelError(
-            f"Expected a TFLite file (identifier 'TFL3' at byte 4), found {found!r}. "
+            f"Expected a TFLite file (identifier 'TFL3' at byte 4), found {identifier!r}. "
             "Pass a .tflite, .keras, .h5, .onnx or .pt2 file, or a SavedModel folder."
         )
 

@@ -127,7 +127,7 @@ def _form(value: Any, usual: Any = None) -> Hashable:
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.tobytes() if value.dtype == np.int64 else value.size
     if isinstance(value, list):
-        return "list", len(value), tuple(_form(one) for one in value if hasattr(one, "__dict__"))
+        return "list", len(value), tuple(_form(part) for part in value if hasattr(part, "__dict__"))
     if isinstance(value, (str, bytes)):
         return "text", len(value)
     if hasattr(value, "__dict__"):

@@ -46,10 +46,10 @@ def give_ranges(model: fb.Model, chosen: Mapping[int, Range]) -> None:
 
 def extremes(content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]) -> dict[int, Range]:
     """Smallest and largest value of some tensors over samples; NaN where one is."""
-    found: dict[int, Range] = {}
+    ranges: dict[int, Range] = {}
     if not (chosen := sorted(tensors)):
-        return found
+        return ranges
     for index, value in Runner(content, readable=chosen).watch(samples, chosen):
-        low, high = found.get(index, (np.inf, -np.inf))
-        found[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
-    return found
+        low, high = ranges.get(index, (np.inf, -np.inf))
+        ranges[index] = (float(np.minimum(low, value.min())), float(np.maximum(high, value.max())))
+    return ranges

@@ -191,13 +191,13 @@ def layout_entry(name: str, turned: Sequence[int]) -> Metadata:
 
 
 def _layouts(model: fb.Model) -> dict[str, tuple[int, ...]]:
-    found = {}
+    layouts = {}
     for entry in model.metadata or []:
         mark, _, rest = (entry.name or b"").decode("utf-8", "replace").partition(" ")
         axes, _, name = rest.partition(" ")
         if mark == _LAYOUT and axes.replace(",", "").isdigit():
-            found[name] = tuple(map(int, axes.split(",")))
-    return found
+            layouts[name] = tuple(map(int, axes.split(",")))
+    return layouts
 
 
 def _specs(model: fb.Model, indices: fb.Indices, side: str) -> tuple[TensorSpec, ...]:

@@ -174,8 +174,8 @@ class Runner:
 
     def listed(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The outputs for one sample, in the order of the file."""
-        found = self(inputs)
-        return [found[spec.key] for spec in self.outputs]
+        outputs = self(inputs)
+        return [outputs[spec.key] for spec in self.outputs]
 
     def step(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
         """Run one sample without resetting variables, as a streaming model does.
@@ -209,12 +209,12 @@ class Runner:
             self.told(given, outputs)
         return outputs
 
-    def _failed_op(self, told: str, inputs: Mapping[str, np.ndarray]) -> int | None:
+    def _failed_op(self, message: str, inputs: Mapping[str, np.ndarray]) -> int | None:
         """The place of the op that fails; what delegates took, or stands in for ops, is run again as it is shipped."""
         if self._named is not None:
             return (failing_op(self._named, [inputs]) or (None,))[0]
-        found = _FAILED_OP.findall(told)
-        return int(found[-1]) if found else None
+        places = _FAILED_OP.findall(message)
+        return int(places[-1]) if places else None
 
     def watch(
         self, samples: Iterable[Mapping[str, np.ndarray]], tensors: Collection[int], *, each_fresh: bool = False
@@ -284,11 +284,11 @@ def failing_op(content: bytes, samples: Iterable[Mapping[str, np.ndarray]]) -> t
     return None
 
 
-def _why(told: str) -> str:
+def _why(message: str) -> str:
     """What LiteRT says of a failure; the lines before the last are what NumericVerify ops had to say."""
-    last = told.strip().splitlines()[-1]
-    if found := _DIVIDED_BY_0.search(last):
-        return f"op {found[1]} (DIV) divides by integers, and one that it divides by was rounded to 0."
+    last = message.strip().splitlines()[-1]
+    if match := _DIVIDED_BY_0.search(last):
+        return f"op {match[1]} (DIV) divides by integers, and one that it divides by was rounded to 0."
     return _UNPARTED.sub(". Node number ", last)
 
 
@@ -301,14 +301,14 @@ def inputs_of(inputs: Mapping[str, np.ndarray], specs: Sequence[TensorSpec]) -> 
     Raises:
         ScoreError: If an input is missing.
     """
-    found = [next((inputs[name] for name in (spec.key, spec.name) if name in inputs), None) for spec in specs]
-    known, values = [value for value in found if value is not None], list(inputs.values())
-    if len(known) == len(specs):
-        return known
+    matches = [next((inputs[name] for name in (spec.key, spec.name) if name in inputs), None) for spec in specs]
+    arrays, values = [value for value in matches if value is not None], list(inputs.values())
+    if len(arrays) == len(specs):
+        return arrays
     # Beside a name that is known, an unknown one is a slip: by place it would get the values of another input.
-    if not known and [np.shape(value) for value in values] == [spec.shape for spec in specs]:
+    if not arrays and [np.shape(value) for value in values] == [spec.shape for spec in specs]:
         return values
-    lacking = next(spec for spec, value in zip(specs, found, strict=True) if value is None)
+    lacking = next(spec for spec, value in zip(specs, matches, strict=True) if value is None)
     came = ", ".join(map(repr, inputs)) or "none"
     raise ScoreError(f"The model needs an input {lacking.key!r} of shape {lacking.shape}, got {came}. Rename it.")
 
@@ -352,14 +352,14 @@ def quantized(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:
 
 def _whole(value: np.ndarray, dtype: np.dtype[Any], name: str) -> np.ndarray:
     with np.errstate(invalid="ignore"):
-        found = np.asarray(value, dtype=dtype, order="C")
-    if found is not value and not np.array_equal(found, value):
+        integers = np.asarray(value, dtype=dtype, order="C")
+    if integers is not value and not np.array_equal(integers, value):
         ends = np.iinfo(dtype)
         raise ScoreError(
             f"Input {name!r} takes whole numbers from {ends.min} to {ends.max}, got {value.dtype} values from "
             f"{value.min():.3g} to {value.max():.3g}. Bring them as the float model takes them."
         )
-    return found
+    return integers
 
 
 def dequantized(value: np.ndarray, detail: Mapping[str, Any]) -> np.ndarray:

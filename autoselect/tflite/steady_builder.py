@@ -124,14 +124,14 @@ class SteadyBuilder(flatbuffers.Builder):  # type: ignore[misc]
             fields.pop()
         lie = [end - field if field else 0 for field in fields]
         key = (*lie[::-1], end - self.objectEnd)
-        found = self.vtables.get(key)
-        if found is None:
+        vtable = self.vtables.get(key)
+        if vtable is None:
             count = len(lie) + 2
             self.Prep(2, 2 * count - 2)
             self.head -= 2 * count
             struct.pack_into(f"<{count}H", self.Bytes, self.head, 2 * count, end - self.objectEnd, *lie)
-            found = self.vtables[key] = len(self.Bytes) - self.head
-        _TO_LAYOUT.pack_into(self.Bytes, len(self.Bytes) - end, found - end)
+            vtable = self.vtables[key] = len(self.Bytes) - self.head
+        _TO_LAYOUT.pack_into(self.Bytes, len(self.Bytes) - end, vtable - end)
         self.Prep(4, 0)
         return int(end)
 

@@ -57,12 +57,12 @@ class Tables:
     def layout(self, at: int) -> tuple[int, ...]:
         """Where the fields of a table lie behind its own place; 0 for those that it does not have."""
         place = at - _I32(self._content, at)[0]
-        found = self._layouts.get(place)
-        if found is None:
+        layout = self._layouts.get(place)
+        if layout is None:
             count = min(_HALVES[1].unpack_from(self._content, place)[0] // 2 - 2, _FIELDS)
             fields = _HALVES[max(count, 0)].unpack_from(self._content, place + 4)
-            found = self._layouts[place] = fields + (0,) * (_FIELDS - len(fields))
-        return found
+            layout = self._layouts[place] = fields + (0,) * (_FIELDS - len(fields))
+        return layout
 
     def vector(self, at: int, dtype: str) -> np.ndarray:
         """The vector that a field leads to; not a copy."""
@@ -91,52 +91,52 @@ class Tables:
         content = self._content
         if lie[_SPARSITY] or lie[_VARIANTS]:
             return cast(Tensor, self._generated(schema.Tensor, schema.TensorT, at))
-        found: Any = schema.TensorT()
-        found.shape = self.vector(at + lie[_SHAPE], "<i4") if lie[_SHAPE] else None
-        found.type = _I8(content, at + lie[_TYPE])[0] if lie[_TYPE] else 0
-        found.buffer = _U32(content, at + lie[_BUFFER])[0] if lie[_BUFFER] else 0
-        found.name = self.text(at + lie[_NAME]) if lie[_NAME] else None
+        tensor: Any = schema.TensorT()
+        tensor.shape = self.vector(at + lie[_SHAPE], "<i4") if lie[_SHAPE] else None
+        tensor.type = _I8(content, at + lie[_TYPE])[0] if lie[_TYPE] else 0
+        tensor.buffer = _U32(content, at + lie[_BUFFER])[0] if lie[_BUFFER] else 0
+        tensor.name = self.text(at + lie[_NAME]) if lie[_NAME] else None
         if lie[_QUANTIZATION]:
             place = at + lie[_QUANTIZATION]
-            found.quantization = self._quantization(place + _U32(content, place)[0])
-        found.isVariable = bool(_I8(content, at + lie[_IS_VARIABLE])[0]) if lie[_IS_VARIABLE] else False
-        found.shapeSignature = self.vector(at + lie[_SIGNATURE], "<i4") if lie[_SIGNATURE] else None
-        found.hasRank = bool(_I8(content, at + lie[_HAS_RANK])[0]) if lie[_HAS_RANK] else False
-        found.externalBuffer = _U32(content, at + lie[_EXTERNAL])[0] if lie[_EXTERNAL] else 0
-        return cast(Tensor, found)
+            tensor.quantization = self._quantization(place + _U32(content, place)[0])
+        tensor.isVariable = bool(_I8(content, at + lie[_IS_VARIABLE])[0]) if lie[_IS_VARIABLE] else False
+        tensor.shapeSignature = self.vector(at + lie[_SIGNATURE], "<i4") if lie[_SIGNATURE] else None
+        tensor.hasRank = bool(_I8(content, at + lie[_HAS_RANK])[0]) if lie[_HAS_RANK] else False
+        tensor.externalBuffer = _U32(content, at + lie[_EXTERNAL])[0] if lie[_EXTERNAL] else 0
+        return cast(Tensor, tensor)
 
     def glance(self, at: int) -> Tensor:
         """A tensor of which only ``isVariable`` and ``type`` are read."""
         lie = self.layout(at)
-        found: Tensor = schema.TensorT()
-        found.type = _I8(self._content, at + lie[_TYPE])[0] if lie[_TYPE] else 0
-        found.isVariable = bool(_I8(self._content, at + lie[_IS_VARIABLE])[0]) if lie[_IS_VARIABLE] else False
-        return found
+        tensor: Tensor = schema.TensorT()
+        tensor.type = _I8(self._content, at + lie[_TYPE])[0] if lie[_TYPE] else 0
+        tensor.isVariable = bool(_I8(self._content, at + lie[_IS_VARIABLE])[0]) if lie[_IS_VARIABLE] else False
+        return tensor
 
     def texts_of_tensor(self, at: int) -> int:
         """Bytes of a tensor's name, and of the entries of its vectors of tables."""
         lie = self.layout(at)
-        found = self.length(at + lie[_NAME]) if lie[_NAME] else 0
+        size = self.length(at + lie[_NAME]) if lie[_NAME] else 0
         if lie[_VARIANTS]:
-            found += _ENTRY * self.length(at + lie[_VARIANTS])
+            size += _ENTRY * self.length(at + lie[_VARIANTS])
         if lie[_SPARSITY]:
             place = at + lie[_SPARSITY]
             place += _U32(self._content, place)[0]
             entries = self.layout(place)[2]
-            found += _ENTRY * self.length(place + entries) if entries else 0
-        return found
+            size += _ENTRY * self.length(place + entries) if entries else 0
+        return size
 
     def _quantization(self, at: int) -> Any:
         lie = self.layout(at)
         if lie[_DETAILS]:
             return self._generated(schema.QuantizationParameters, schema.QuantizationParametersT, at)
-        found = schema.QuantizationParametersT()
-        found.min = self.vector(at + lie[_MIN], "<f4") if lie[_MIN] else None
-        found.max = self.vector(at + lie[_MAX], "<f4") if lie[_MAX] else None
-        found.scale = self.vector(at + lie[_SCALE], "<f4") if lie[_SCALE] else None
-        found.zeroPoint = self.vector(at + lie[_ZERO_POINT], "<i8") if lie[_ZERO_POINT] else None
-        found.quantizedDimension = _I32(self._content, at + lie[_DIMENSION])[0] if lie[_DIMENSION] else 0
-        return found
+        quantization = schema.QuantizationParametersT()
+        quantization.min = self.vector(at + lie[_MIN], "<f4") if lie[_MIN] else None
+        quantization.max = self.vector(at + lie[_MAX], "<f4") if lie[_MAX] else None
+        quantization.scale = self.vector(at + lie[_SCALE], "<f4") if lie[_SCALE] else None
+        quantization.zeroPoint = self.vector(at + lie[_ZERO_POINT], "<i8") if lie[_ZERO_POINT] else None
+        quantization.quantizedDimension = _I32(self._content, at + lie[_DIMENSION])[0] if lie[_DIMENSION] else 0
+        return quantization
 
     def op(self, at: int) -> Operator:
         """One op."""
@@ -144,28 +144,28 @@ class Tables:
         content = self._content
         if lie[_MUTATING] or lie[_OPTIONS_2_TYPE] or lie[_OPTIONS_2] or lie[_LARGE_OFFSET] or lie[_LARGE_SIZE]:
             return cast(Operator, self._generated(schema.Operator, schema.OperatorT, at))
-        found: Any = schema.OperatorT()
-        found.opcodeIndex = _U32(content, at + lie[_CODE])[0] if lie[_CODE] else 0
-        found.inputs = self.vector(at + lie[_INPUTS], "<i4") if lie[_INPUTS] else None
-        found.outputs = self.vector(at + lie[_OUTPUTS], "<i4") if lie[_OUTPUTS] else None
-        found.builtinOptionsType = _U8(content, at + lie[_OPTIONS_TYPE])[0] if lie[_OPTIONS_TYPE] else 0
+        op: Any = schema.OperatorT()
+        op.opcodeIndex = _U32(content, at + lie[_CODE])[0] if lie[_CODE] else 0
+        op.inputs = self.vector(at + lie[_INPUTS], "<i4") if lie[_INPUTS] else None
+        op.outputs = self.vector(at + lie[_OUTPUTS], "<i4") if lie[_OUTPUTS] else None
+        op.builtinOptionsType = _U8(content, at + lie[_OPTIONS_TYPE])[0] if lie[_OPTIONS_TYPE] else 0
         if lie[_OPTIONS]:
             place = at + lie[_OPTIONS]
-            kind = _OPTION_KINDS.get(found.builtinOptionsType)
-            found.builtinOptions = kind and kind.InitFromBuf(content, place + _U32(content, place)[0])
-        found.customOptions = self.vector(at + lie[_CUSTOM], "<u1") if lie[_CUSTOM] else None
-        found.customOptionsFormat = _I8(content, at + lie[_CUSTOM_FORMAT])[0] if lie[_CUSTOM_FORMAT] else 0
-        found.intermediates = self.vector(at + lie[_INTERMEDIATES], "<i4") if lie[_INTERMEDIATES] else None
-        found.debugMetadataIndex = _I32(content, at + lie[_DEBUG])[0] if lie[_DEBUG] else -1
-        return cast(Operator, found)
+            kind = _OPTION_KINDS.get(op.builtinOptionsType)
+            op.builtinOptions = kind and kind.InitFromBuf(content, place + _U32(content, place)[0])
+        op.customOptions = self.vector(at + lie[_CUSTOM], "<u1") if lie[_CUSTOM] else None
+        op.customOptionsFormat = _I8(content, at + lie[_CUSTOM_FORMAT])[0] if lie[_CUSTOM_FORMAT] else 0
+        op.intermediates = self.vector(at + lie[_INTERMEDIATES], "<i4") if lie[_INTERMEDIATES] else None
+        op.debugMetadataIndex = _I32(content, at + lie[_DEBUG])[0] if lie[_DEBUG] else -1
+        return cast(Operator, op)
 
     def buffer(self, at: int) -> Buffer:
         """One buffer."""
         lie = self.layout(at)
-        found: Buffer = schema.BufferT()
-        found.data = self.vector(at + lie[0], "<u1") if lie[0] else None
-        found.offset, found.size = (_U64(self._content, at + lie[i])[0] if lie[i] else 0 for i in (1, 2))
-        return found
+        buffer: Buffer = schema.BufferT()
+        buffer.data = self.vector(at + lie[0], "<u1") if lie[0] else None
+        buffer.offset, buffer.size = (_U64(self._content, at + lie[i])[0] if lie[i] else 0 for i in (1, 2))
+        return buffer
 
     def _generated(self, reader: Callable[[], Any], kind: Any, at: int) -> Any:
         table = reader()
@@ -192,13 +192,13 @@ def model(raw: Any, content: bytes, tables: Tables) -> Model:
         return read
     rest = _Rest()
     rest.Init(content, raw._tab.Pos)
-    found: Model = schema.ModelT.InitFromObj(rest)
+    root: Model = schema.ModelT.InitFromObj(rest)
     if not raw.SubgraphsIsNone():
         graphs = (raw.Subgraphs(i) for i in range(raw.SubgraphsLength()))
-        found.subgraphs = [_subgraph(graph, tables) for graph in graphs]
+        root.subgraphs = [_subgraph(graph, tables) for graph in graphs]
     if not raw.BuffersIsNone():
-        found.buffers = [tables.buffer(at) for at in tables.places(field(raw, tables, _BUFFERS))]
-    return found
+        root.buffers = [tables.buffer(at) for at in tables.places(field(raw, tables, _BUFFERS))]
+    return root
 
 
 def field(raw: Any, tables: Tables, number: int) -> int:
@@ -208,14 +208,14 @@ def field(raw: Any, tables: Tables, number: int) -> int:
 
 
 def _subgraph(raw: Any, tables: Tables) -> SubGraph:
-    found: Any = schema.SubGraphT()
+    graph: Any = schema.SubGraphT()
     at = raw._tab.Pos
     lie = tables.layout(at)
     if lie[TENSORS]:
-        found.tensors = [tables.tensor(place) for place in tables.places(at + lie[TENSORS])]
+        graph.tensors = [tables.tensor(place) for place in tables.places(at + lie[TENSORS])]
     if lie[_OPERATORS]:
-        found.operators = [tables.op(place) for place in tables.places(at + lie[_OPERATORS])]
+        graph.operators = [tables.op(place) for place in tables.places(at + lie[_OPERATORS])]
     for name, number in (("inputs", 1), ("outputs", 2)):
-        setattr(found, name, tables.vector(at + lie[number], "<i4") if lie[number] else None)
-    found.name, found.debugMetadataIndex = raw.Name(), raw.DebugMetadataIndex()
-    return cast(SubGraph, found)
+        setattr(graph, name, tables.vector(at + lie[number], "<i4") if lie[number] else None)
+    graph.name, graph.debugMetadataIndex = raw.Name(), raw.DebugMetadataIndex()
+    return cast(SubGraph, graph)

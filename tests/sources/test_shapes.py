@@ -272,20 +272,20 @@ SAMPLES: dict[str, object] = {
 @pytest.mark.parametrize("name", ["image", "x", "anything"])
 def test_a_sole_array_has_the_sizes_of_a_sole_input(name: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", **{name: np.zeros((9, 8, 6, 3))})
-    found = sample_sizes.sizes_in_samples(tmp_path / "data.npz", FreeSizes((IMAGE,)), known={})
+    found = sample_sizes.sizes_in_samples(tmp_path / "data.npz", FreeSizes((IMAGE,)), chosen={})
     assert found == {"image": (1, 8, 6, 3)}
 
 
 @pytest.mark.parametrize("samples", SAMPLES.values(), ids=SAMPLES)
 def test_sizes_of_samples_that_agree(samples: object) -> None:
     free = FreeSizes((IMAGE, MASK))
-    assert sample_sizes.sizes_in_samples(samples, free, known={}) == {"image": (1, 8, 6, 3)}
-    assert sample_sizes.sizes_in_samples(samples, free, known={"image": (1, 8, 2, 3)}) == {}
+    assert sample_sizes.sizes_in_samples(samples, free, chosen={}) == {"image": (1, 8, 6, 3)}
+    assert sample_sizes.sizes_in_samples(samples, free, chosen={"image": (1, 8, 2, 3)}) == {}
 
 
 def test_sizes_are_those_of_the_signature_that_was_chosen() -> None:
     samples = [(name, {"image": np.zeros((1, size, 6, 3))}) for name, size in (("encode", 4), ("decode", 8))]
-    found = sample_sizes.sizes_in_samples(samples, FreeSizes((IMAGE,)), known={}, signature="decode")
+    found = sample_sizes.sizes_in_samples(samples, FreeSizes((IMAGE,)), chosen={}, signature="decode")
     assert found == {"image": (1, 8, 6, 3)}
 
 
@@ -302,7 +302,7 @@ def test_sizes_are_those_of_the_signature_that_was_chosen() -> None:
 )
 def test_samples_that_do_not_say(samples: object, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        sample_sizes.sizes_in_samples(samples, FreeSizes((IMAGE, MASK)), known={})
+        sample_sizes.sizes_in_samples(samples, FreeSizes((IMAGE, MASK)), chosen={})
 
 
 def free_width() -> bytes:

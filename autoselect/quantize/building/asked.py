@@ -51,10 +51,10 @@ def asked(
     Raises:
         TrialError: What ``ask`` raises.
     """
-    known = {} if like is None or like.unsteady else _answers_like(blueprint, like)
-    answers = _Answers(stock, ask, known)
-    answers.complete(blueprint, checks=1 if known else _CHECKS)
-    if known and answers.unsteady:
+    earlier_answers = {} if like is None or like.unsteady else _answers_like(blueprint, like)
+    answers = _Answers(stock, ask, earlier_answers)
+    answers.complete(blueprint, checks=1 if earlier_answers else _CHECKS)
+    if earlier_answers and answers.unsteady:
         answers = _Answers(stock, ask)
         answers.complete(blueprint, checks=_CHECKS)
 
@@ -135,9 +135,9 @@ def _mixes(blueprint: Blueprint) -> Iterator[Plan]:
 class _Answers:
     """What compilers said of each part, so far. What they leave once counts as left: forecasts are then no better."""
 
-    def __init__(self, stock: Stock, ask: AskCompiler, known: Mapping[_Key, tuple[str, ...]] | None = None) -> None:
+    def __init__(self, stock: Stock, ask: AskCompiler, answers: Mapping[_Key, tuple[str, ...]] | None = None) -> None:
         self._stock, self._ask = stock, ask
-        self.known = dict(known or {})
+        self.known = dict(answers or {})
         self.unsteady: set[_Key] = set()
 
     def complete(self, blueprint: Blueprint, *, checks: int) -> None:
@@ -155,11 +155,11 @@ class _Answers:
         editing.tidy(model)
         left = self._ask(fb.serialise(model))
         for place, step in enumerate(plan.steps):
-            key, said = _key(step), tuple(one.get(place, "") for one in left)
+            key, said = _key(step), tuple(reasons.get(place, "") for reasons in left)
             before = self.known.setdefault(key, said)
             if list(map(bool, before)) != list(map(bool, said)):
                 self.unsteady.add(key)
-                self.known[key] = tuple(one or other for one, other in zip(before, said, strict=True))
+                self.known[key] = tuple(reason or other for reason, other in zip(before, said, strict=True))
 
 
 def _apart(blueprint: Blueprint, steps: Sequence[Part | Conversion]) -> Iterator[Plan]:

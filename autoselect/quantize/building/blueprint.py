@@ -312,7 +312,7 @@ class _Drawing:
 
     @property
     def cost(self) -> Cost:
-        """Of the frame and of all that is drawn."""
+        """What the file costs: its frame and all parts that are drawn."""
         return Cost(self._bytes, self._items, self._packed)
 
     def add(self, part: Part) -> None:

@@ -48,7 +48,7 @@ HYBRID_KERNELS: dict[str, HybridKernel] = {
 _GROUPED_CONV_VERSION = 6
 
 _PEEPHOLES = slice(9, 12)
-"""Of a UNIDIRECTIONAL_SEQUENCE_LSTM, the operands that are weights of the cell's state."""
+"""Operands of a UNIDIRECTIONAL_SEQUENCE_LSTM that are weights of the cell's state."""
 
 
 def make_hybrid(built: Built, _kit: RepairKit) -> None:

@@ -37,7 +37,7 @@ def find_nodes(wholes: Wholes) -> tuple[Node, ...]:
     float_graph = reader.read_graph(wholes.in_float.model)
     integer_graph = reader.read_graph(wholes.integer.model)
     twins = {index: integer_graph.ops[place] for index, place in wholes.integer.places.items()}
-    found = tuple(
+    nodes = tuple(
         Node(
             index=index,
             name=wholes.names.nodes[index],
@@ -47,12 +47,12 @@ def find_nodes(wholes: Wholes) -> tuple[Node, ...]:
         for index, op in enumerate(float_graph.ops)
         if index in twins and is_node(op, twins[index])
     )
-    if not found:
+    if not nodes:
         raise ModelError(
             "Full-integer quantization turns no op of this model into an integer op, so there is nothing to search. "
             + _why_none(wholes.in_float.model)
         )
-    return found
+    return nodes
 
 
 def _why_none(model: fb.Model) -> str:

@@ -48,16 +48,14 @@ def remarks(
     integer = builder.build(Recipe(per_channel=per_channel, io_type=_interface(integer_model)))
     floats = builder.build(Recipe(per_channel=per_channel, denylisted_nodes=everything, fallback="float"))
     messages = []
-    if told := _apart(floats.content, float_model, samples, delegates=False):
+    if gap := _apart(floats.content, float_model, samples, delegates=False):
         messages.append(
-            f"With every node left out of integers, the outputs and the float model's {told} The scores of candidates "
+            f"With every node left out of integers, the outputs and the float model's {gap} The scores of candidates "
             "are right, but a candidate may not reach float's."
         )
     try:
-        if told := _apart(integer.content, integer_model, samples):
-            messages.append(
-                f"With every node in integers, the outputs and those of {_maker(is_given)} {told} {_SCORED}"
-            )
+        if gap := _apart(integer.content, integer_model, samples):
+            messages.append(f"With every node in integers, the outputs and those of {_maker(is_given)} {gap} {_SCORED}")
     except ScoreError as exc:
         messages.append(
             f"With every node in integers, the model cannot be run: {exc} Mixed models are tried all the same."
@@ -86,14 +84,14 @@ def int16_remarks(
         return (f"No node can have 16-bit activations: {next(iter(blueprint.no_int16.values()))}.",)
     made = builder.build(replace(plain, denylisted_nodes=others, fallback="float", int16_nodes=chosen))
     try:
-        told = _apart(made.content, runnable_int16_model(kit, plain).content, samples)
+        gap = _apart(made.content, runnable_int16_model(kit, plain).content, samples)
     except (BuildError, ScoreError) as exc:
         difference(made.content, made.content, samples)  # raises where the candidate itself cannot be run
         why = sentence(str(exc))
         return (f"Candidates with 16-bit nodes are not compared with TensorFlow's 16-bit build. {why} {_SCORED}",)
-    if told:
+    if gap:
         what = "With every node in 16 bits that can be, the outputs and those of TensorFlow's 16-bit build"
-        return (f"{what} {told} {_SCORED}",)
+        return (f"{what} {gap} {_SCORED}",)
     return ()
 
 
@@ -127,13 +125,13 @@ def rewritten(
         recipes["all in 16 bits"] = replace(base, int16_nodes=frozenset(wide))
         recipes["a mix"] = replace(recipes["a mix"], int16_nodes=frozenset(wide - set(mix)))
     pairs = [(before.build(recipe), after.build(recipe)) for recipe in recipes.values()]
-    told = [
+    gaps = [
         f"{name}: {apart}"
         for name, (ours, theirs) in zip(recipes, pairs, strict=True)
         if (apart := _apart(ours.content, theirs.content, samples, delegates=False))
     ]
     graphs = tuple((ours.graph, theirs.graph) for ours, theirs in pairs)
-    return Rewritten(models=tuple(recipes), graphs=graphs, told=" ".join(told))
+    return Rewritten(models=tuple(recipes), graphs=graphs, told=" ".join(gaps))
 
 
 def _apart(ours: bytes, theirs: bytes, samples: Sequence[Sample], *, delegates: bool = True) -> str:
@@ -163,20 +161,20 @@ def _never_integer(wholes: Wholes, nodes: Sequence[Node], *, is_given: bool) -> 
     stay = never_integer(graph, nodes)
     by_litert = [op.op_type for op in stay if op in refused]
     by_maker = [op.op_type for op in stay if op not in refused]
-    told = []
+    messages = []
     if by_maker:
         become, them = _verb_and_object(by_maker)
-        told.append(
+        messages.append(
             f"{_counted(by_maker)} of {len(graph.ops)} ops never {become} integer: {_maker(is_given)} leaves {them} in "
             "float, and so does every candidate."
         )
     if by_litert:
         become, them = _verb_and_object(by_litert)
-        told.append(
+        messages.append(
             f"{_counted(by_litert)} of {len(graph.ops)} ops never {become} integer, since LiteRT has no integer kernel "
             f"for {them}: every candidate leaves {them} in float."
         )
-    return told
+    return messages
 
 
 def _verb_and_object(types: Sequence[str]) -> tuple[str, str]:

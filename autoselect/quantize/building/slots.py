@@ -150,7 +150,7 @@ class Slots:
                     self.of_int16[tensor] = self._new_value(name, graph.tensors[tensor])
 
     def _twins(self, whole: Built) -> dict[int, list[tuple[int, int]]]:
-        """Of each op of a whole build that the float model has, by place, the outputs with their values."""
+        """Outputs, with their values, of the ops of a whole build that the float model has, too; by the op's place."""
         ours, theirs = whole.model.subgraphs[0].operators, self._float.model.subgraphs[0].operators
         return {
             place: [
@@ -292,7 +292,7 @@ class Slots:
 
     def _between(self, own: int, slot: int) -> int:
         """The slot itself; between 16 bits and unsigned 8 bits, where LiteRT has no kernel, the signed one."""
-        types = {self.tensors[one].type for one in (own, slot)}
+        types = {self.tensors[index].type for index in (own, slot)}
         if types == {schema.TensorType.INT16, schema.TensorType.UINT8}:
             parents = self.values[self.value_of[own]].parents
             signed = (s for pair in parents.items() if self._shifts(*pair[::-1]) or self._shifts(*pair) for s in pair)

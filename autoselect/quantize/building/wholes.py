@@ -201,15 +201,15 @@ def int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
 
 
 def runnable_int16_model(kit: RepairKit, recipe: Recipe) -> TfliteFile:
-    """The same, to be run: ops that the quantizer refuses are float in it.
+    """The all-16-bit model as it can be run: ops that the quantizer refuses are float in it.
 
     Raises:
         BuildError: If the quantizer refuses the model, or an op that runs other parts of it.
     """
-    found = int16_model(kit, recipe)
+    int16_file = int16_model(kit, recipe)
     if kit.calibrated(recipe.repairs).int16 is not None:
-        return found
-    model = found.taken()
+        return int16_file
+    model = int16_file.taken()
     int16.bring_left_ops(model, kit.float_model(recipe.repairs))
     return TfliteFile(model=model)
 

@@ -66,12 +66,12 @@ def cures(model: Model, parts: Mapping[str, ErrorParts]) -> dict[str, Cure]:
 
 def _cure(node: Node, parts: ErrorParts, model: Model) -> Cure:
     shares = {"weights": parts.weights, "activations": parts.activations}
-    told = ", ".join(f"{part} {_told(share)}" for part, share in shares.items() if not math.isnan(share))
+    summary = ", ".join(f"{part} {_told(share)}" for part, share in shares.items() if not math.isnan(share))
     # NaN compares as false: a part that is not there is small.
     weights = parts.weights / SMALL_WEIGHTS if parts.weights > 0.0 else 0.0
     activations = parts.activations / SMALL_ACTIVATIONS if parts.activations > 0.0 else 0.0
     if max(weights, activations) <= 1.0:
-        return Cure(name="none", reason=told)
+        return Cure(name="none", reason=summary)
     if weights > activations:
         name, why = _of_weights(node, parts)
     elif node.op_type not in FIXED_SCALE_OPS and _is_cured_by_range(parts):
@@ -79,7 +79,7 @@ def _cure(node: Node, parts: ErrorParts, model: Model) -> Cure:
     else:
         name, why = _form(node, model)
     broken = "weights" if weights > activations else "activations"
-    return Cure(name=name, reason=f"{told}; {why}" if why else told, broken=broken)
+    return Cure(name=name, reason=f"{summary}; {why}" if why else summary, broken=broken)
 
 
 def _of_weights(node: Node, parts: ErrorParts) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def _form(node: Node, model: Model) -> tuple[str, str]:
     forms = model.forms.get(node.index, {})
     for form, (kind, name) in (*_FORMS.items(), ("float", (OpKind.FLOAT, "float"))):
         ops = in_16_bits(op) if kind is OpKind.INT16 else (replace(op, kind=kind),)
-        ops = tuple(replace(one, left_because=forms.get(kind.value)) for one in ops)
+        ops = tuple(replace(form_op, left_because=forms.get(kind.value)) for form_op in ops)
         is_there = form == "float" or form in forms
         verdict = judge(replace(model.graph, ops=ops), model.target) if is_there else None
         if verdict is not None and not verdict.refused():

@@ -100,11 +100,11 @@ def measure(plan: Plan, samples: Iterable[Mapping[str, np.ndarray]], metrics: La
         runs.append(_Run(plan.compared, *models))
     rows = []
     for number, sample in enumerate(samples):
-        found: list[list[float]] = []
+        row: list[list[float]] = []
         for run in runs:
             run.start(sample)
-            found += [_figures(run, place, metrics, number) for place in run.places]
-        rows.append(found)
+            row += [_figures(run, place, metrics, number) for place in run.places]
+        rows.append(row)
     count = len(plan.verified) + len(plan.compared)
     return np.asarray(rows, dtype=np.float64).reshape(len(rows), count, _OWN + len(metrics.names))
 
@@ -140,16 +140,16 @@ class _Run:
 def _figures(run: _Run, place: Place, metrics: LayerMetrics, sample: int) -> list[float]:
     reference, errors = run.reference(place), run.errors(place)
     signal = np.ravel(reference)
-    found = [metric(errors) for metric in ERROR_METRICS.values()]
-    found.append(float(np.vdot(signal, signal)) / max(signal.size, 1))
-    found += [_called(name, metric, place, sample, errors) for name, metric in metrics.debug.items()]
+    figures = [metric(errors) for metric in ERROR_METRICS.values()]
+    figures.append(float(np.vdot(signal, signal)) / max(signal.size, 1))
+    figures += [_called(name, metric, place, sample, errors) for name, metric in metrics.debug.items()]
     if metrics.direct_compare:
         step = (1.0, 0) if math.isnan(place.scale) else (place.scale, place.zero_point)
-        found += [
+        figures += [
             _called(name, metric, place, sample, reference, run.output(place), *step)
             for name, metric in metrics.direct_compare.items()
         ]
-    return found
+    return figures
 
 
 def _called(name: str, metric: Callable[..., float], place: Place, sample: int, *arguments: Any) -> float:
@@ -180,13 +180,13 @@ def table(plan: Plan, nodes: Sequence[Node], figures: np.ndarray, metrics: Layer
 
     Of a node with several verified outputs, the one with the largest rmse/scale counts.
     """
-    found: dict[int, LayerStatistics] = {}
+    statistics_by_node: dict[int, LayerStatistics] = {}
     for position, place in enumerate((*plan.verified, *plan.compared)):
         row = _statistics(place, figures[:, position], metrics)
-        known = found.get(place.node)
-        if known is None or row.rmse_per_scale > known.rmse_per_scale:
-            found[place.node] = row
-    return LayerTable(nodes=tuple(nodes), statistics=tuple(found.get(n.index) for n in nodes))
+        earlier_row = statistics_by_node.get(place.node)
+        if earlier_row is None or row.rmse_per_scale > earlier_row.rmse_per_scale:
+            statistics_by_node[place.node] = row
+    return LayerTable(nodes=tuple(nodes), statistics=tuple(statistics_by_node.get(n.index) for n in nodes))
 
 
 def _statistics(place: Place, figures: np.ndarray, metrics: LayerMetrics) -> LayerStatistics:

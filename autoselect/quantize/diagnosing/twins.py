@@ -48,16 +48,16 @@ def error_parts(
     """
     twins = _Twins(float_file.copied(), built_file.model)
     watched = {node.name: twins.add(node.index, places[node.index]) for node in nodes if node.index in places}
-    watched = {name: found for name, found in watched.items() if found.weights or found.activations}
-    read = {tensor for one in watched.values() for tensor in (one.output, one.weights, one.activations)}
+    watched = {name: tensors for name, tensors in watched.items() if tensors.weights or tensors.activations}
+    read = {tensor for tensors in watched.values() for tensor in (tensors.output, tensors.weights, tensors.activations)}
     # All others share their memory: each convolution of LiteRT's own kernels takes many times its input.
     runner = Runner(fb.serialise(twins.model), readable=read, delegates=False)
     sums = {name: _Sums() for name in watched}
     for sample in samples:
         runner.go_on(sample)
-        for name, found in watched.items():
-            sums[name].add(runner, found)
-    return {name: found.parts() for name, found in sums.items()}
+        for name, tensors in watched.items():
+            sums[name].add(runner, tensors)
+    return {name: node_sums.parts() for name, node_sums in sums.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class _Sums:
     activations: float = math.nan
     shift: np.ndarray = field(default_factory=lambda: np.zeros(1))
     output: np.ndarray = field(default_factory=lambda: np.zeros(len(_NARROWER)))
-    """Of rounding the output alone, by the share of its range."""
+    """Power of the error of rounding the output alone, by the share of its range."""
 
     def add(self, runner: Runner, watched: _Watched) -> None:
         truth = np.atleast_1d(runner.tensor(watched.output)).astype(np.float64)
@@ -119,8 +119,8 @@ def _power(values: np.ndarray) -> float:
 def _rounded(values: np.ndarray, levels: fb.Tensor, share: float) -> np.ndarray:
     """Values rounded to the int8 levels of a tensor, of whose range only a share is kept."""
     scale, zero_point = fb.scales(levels)[0] * share, fb.zero_points_of(levels)[0]
-    found: np.ndarray = (np.clip(np.rint(values / scale) + zero_point, -128, 127) - zero_point) * scale
-    return found
+    rounded_values: np.ndarray = (np.clip(np.rint(values / scale) + zero_point, -128, 127) - zero_point) * scale
+    return rounded_values
 
 
 class _Twins:
@@ -157,12 +157,12 @@ class _Twins:
 
     def _in_order(self, op: fb.Operator, built: fb.Operator) -> tuple[int, ...]:
         """Operands of a built op as the float op has them: the quantizer puts the constant of an ADD or a MUL last."""
-        own, found = fb.indices(op.inputs), fb.indices(built.inputs)
-        if len(own) != 2 or len(found) != 2 or min(*own, *found) < 0:
-            return found
+        own, operands = fb.indices(op.inputs), fb.indices(built.inputs)
+        if len(own) != 2 or len(operands) != 2 or min(*own, *operands) < 0:
+            return operands
         constant = [fb.is_constant(self.model, self._graph.tensors[i]) for i in own]
-        built_constant = [fb.is_constant(self._built, self._built.subgraphs[0].tensors[i]) for i in found]
-        return found[::-1] if constant == [True, False] and built_constant == [False, True] else found
+        built_constant = [fb.is_constant(self._built, self._built.subgraphs[0].tensors[i]) for i in operands]
+        return operands[::-1] if constant == [True, False] and built_constant == [False, True] else operands
 
     def _rounded_operand(self, own: int, twin: int) -> fb.Tensor | None:
         """The tensor whose levels an operand has; None where it has none, or where a constant is computed."""

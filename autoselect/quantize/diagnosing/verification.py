@@ -133,15 +133,15 @@ def _compared_places(
     float_model: fb.Model, built: fb.Model, where: Mapping[int, int], nodes: Sequence[Node]
 ) -> list[Place]:
     graph, float_graph = built.subgraphs[0], float_model.subgraphs[0]
-    found = []
+    places = []
     for node in nodes:
         if node.index not in where:
             continue
         output = int(graph.operators[where[node.index]].outputs[0])
         twin = int(float_graph.operators[node.index].outputs[0])
         if fb.TENSOR_DTYPES[graph.tensors[output].type] == "float32" or fb.scales(graph.tensors[output]):
-            found.append(_place(node, graph, output, twin, None))
-    return found
+            places.append(_place(node, graph, output, twin, None))
+    return places
 
 
 def _place(node: Node, graph: fb.SubGraph, quantized: int, reference: int, error: int | None) -> Place:

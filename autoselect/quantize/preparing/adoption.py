@@ -43,14 +43,14 @@ def adopt(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> Mapping
     """
     _liken(model, float_model)
     _order_ends(model, float_model, key)
-    found = align(model, float_model, key)
-    if found.missing:
-        raise _strangers(model, found.missing)
-    _order_outputs(model, key, found.outputs)
+    alignment = align(model, float_model, key)
+    if alignment.missing:
+        raise _strangers(model, alignment.missing)
+    _order_outputs(model, key, alignment.outputs)
     _check_shapes(model, float_model, key, "outputs")
-    _check_weights(model, float_model, found.places)
-    _take_shapes(model, float_model, key, found.places)
-    return found.places
+    _check_weights(model, float_model, alignment.places)
+    _take_shapes(model, float_model, key, alignment.places)
+    return alignment.places
 
 
 def ordered(file: TfliteFile, float_model: fb.Model, key: names.NameMap) -> TfliteFile:
@@ -77,21 +77,21 @@ def matched(model: fb.Model, float_model: fb.Model, key: names.NameMap) -> int:
     """
     _liken(model, float_model)
     _order_ends(model, float_model, key)
-    found = align(model, float_model, key)
-    _order_outputs(model, key, found.outputs)
+    alignment = align(model, float_model, key)
+    _order_outputs(model, key, alignment.outputs)
     _check_shapes(model, float_model, key, "outputs")
-    return len(found.places) - len(found.missing)
+    return len(alignment.places) - len(alignment.missing)
 
 
 def ranges(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> dict[int, tuple[float, float]]:
     """What the integers of an adopted model can stand for, by index of the float model's activation."""
-    found = {}
+    ranges_by_tensor = {}
     for tensor, twin in ((model.subgraphs[0].tensors[t], u) for t, u in _twins(model, float_model, places)):
         dtype, scales = fb.TENSOR_DTYPES[tensor.type], fb.scales(tensor)
         if dtype in ("int8", "uint8", "int16") and len(scales) == 1:
             limits, zero_point = np.iinfo(dtype), fb.zero_points_of(tensor)[0]
-            found[twin] = ((limits.min - zero_point) * scales[0], (limits.max - zero_point) * scales[0])
-    return found
+            ranges_by_tensor[twin] = ((limits.min - zero_point) * scales[0], (limits.max - zero_point) * scales[0])
+    return ranges_by_tensor
 
 
 def _twins(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, int]]:
@@ -155,17 +155,17 @@ def _check_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, si
 def _take_shapes(model: fb.Model, float_model: fb.Model, key: names.NameMap, places: Mapping[int, int]) -> None:
     """Give every tensor of a twin the float model's shape, and what else there is fixed shapes and its own name."""
     graph = model.subgraphs[0]
-    known = {t: float_model.subgraphs[0].tensors[twin] for t, twin in _twins(model, float_model, places)}
+    twins_by_index = {t: float_model.subgraphs[0].tensors[twin] for t, twin in _twins(model, float_model, places)}
     taken = {*key.inputs, *key.outputs, *(name for row in key.op_outputs for name in row)}
     twins = set(places.values())
     for place, op in enumerate(graph.operators):
-        if fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in known:
-            known[int(op.outputs[0])] = known[int(op.inputs[0])]
+        if fb.op_type(model, op) in fb.CONVERSIONS and int(op.inputs[0]) in twins_by_index:
+            twins_by_index[int(op.outputs[0])] = twins_by_index[int(op.inputs[0])]
         elif place not in twins:
             for tensor in (graph.tensors[int(t)] for t in op.outputs):
                 tensor.shapeSignature = None
                 tensor.name = free_name(fb.tensor_name(tensor) or f"extra_{place}", taken).encode()
-    for index, twin in known.items():
+    for index, twin in twins_by_index.items():
         graph.tensors[index].shape = copy(twin.shape)
         graph.tensors[index].shapeSignature = copy(twin.shapeSignature)
 
@@ -175,21 +175,21 @@ def _check_weights(model: fb.Model, float_model: fb.Model, places: Mapping[int, 
     # it, while those of two trainings have about 0.
     least_similarity = 0.5
     graph, float_graph = model.subgraphs[0], float_model.subgraphs[0]
-    found = {
+    similarities = {
         place: similarity(model, graph.operators[place], float_model, float_graph.operators[index])
         for index, place in places.items()
     }
-    known = {place: value for place, value in found.items() if value is not None}
-    if other := [place for place, value in known.items() if value == -1.0]:
+    cosines = {place: value for place, value in similarities.items() if value is not None}
+    if other := [place for place, value in cosines.items() if value == -1.0]:
         raise ModelError(
             f"The integer model does not belong to this float model: {_listed(model, other)} have weights of other "
             f"shapes. {_REMEDY}"
         )
-    if known and median(known.values()) < least_similarity:
-        worst = sorted(known, key=lambda place: known[place])
+    if cosines and median(cosines.values()) < least_similarity:
+        worst = sorted(cosines, key=lambda place: cosines[place])
         raise ModelError(
             "The integer model does not belong to this float model: its ops are the same, but its weights are others. "
-            f"Their cosine similarity to the float weights is {median(known.values()):.2f} (median of {len(known)} "
+            f"Their cosine similarity to the float weights is {median(cosines.values()):.2f} (median of {len(cosines)} "
             f"ops; {least_similarity:g} is the least), first in {_listed(model, worst)}. {_REMEDY}"
         )
 
@@ -205,8 +205,8 @@ def _strangers(model: fb.Model, missing: Sequence[int]) -> ModelError:
 def _listed(model: fb.Model, places: Iterable[int]) -> str:
     """``CONV_2D 'conv_1' (1, 8, 8, 16), ...``: the first few."""
     rows, graph = list(places), model.subgraphs[0]
-    told = []
+    descriptions = []
     for op in (graph.operators[place] for place in rows[:3]):
         tensor = graph.tensors[int(op.outputs[0])]
-        told.append(f"{fb.op_type(model, op)} {fb.tensor_name(tensor)!r} {fb.shape_of(tensor)}")
-    return ", ".join([*told, *(["..."] if len(rows) > 3 else [])])
+        descriptions.append(f"{fb.op_type(model, op)} {fb.tensor_name(tensor)!r} {fb.shape_of(tensor)}")
+    return ", ".join([*descriptions, *(["..."] if len(rows) > 3 else [])])

@@ -18,11 +18,11 @@ from autoselect.rewrites import names
 from autoselect.tflite import flatbuffer as fb
 
 _RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
-"""That one model may have and the other not, between the same two ops."""
+"""Op types that one model may have and the other not, between the same two ops."""
 _PLAIN_INTEGERS = frozenset({"int32", "int64", "bool"})
 _COMMUTATIVE = frozenset({"ADD", "MUL", "MAXIMUM", "MINIMUM"})
 _OPTIONS = ("fusedActivationFunction", "padding", "strideH", "strideW", "dilationHFactor", "dilationWFactor", "axis")
-"""Of an op's options, those that the same op has whoever quantized it."""
+"""Options of an op that are the same whoever quantized it."""
 
 _Value = tuple[str, int, int]
 """What is computed: ``input`` and its number; ``op``, ``extra`` or ``lost`` with an op's place and its output."""
@@ -154,8 +154,8 @@ class _Aligner:
         )
 
     def _likeness(self, op: fb.Operator, index: int) -> tuple[float, bool]:
-        found = similarity(self._model, op, self._float_model, self._float_graph.operators[index])
-        return round(found, 1) if found is not None else 0.0, self._is_named(op, index)
+        cosine = similarity(self._model, op, self._float_model, self._float_graph.operators[index])
+        return round(cosine, 1) if cosine is not None else 0.0, self._is_named(op, index)
 
     def _is_named(self, op: fb.Operator, index: int) -> bool:
         return bool(set(self._op_names[index]) & self._names.get(int(op.outputs[0]), frozenset()))
@@ -167,25 +167,25 @@ class _Reads:
     any_order: bool
 
     def equal(self, others: Sequence[_Value]) -> bool:
-        known = [value for value in self.values if value[0] != _LOST]
+        kept_values = [value for value in self.values if value[0] != _LOST]
         if len(self.values) != len(others):
             return False
         if self.any_order:
-            return Counter(known) <= Counter(others)
+            return Counter(kept_values) <= Counter(others)
         return all(a == b for a, b in zip(self.values, others, strict=True) if a[0] != _LOST)
 
 
 def _names_of_values(model: fb.Model) -> dict[int, frozenset[str]]:
     """For each tensor that an op writes the names that its value has, in any form."""
     graph = model.subgraphs[0]
-    found: dict[int, set[str]] = {}
+    names_by_tensor: dict[int, set[str]] = {}
     for op in graph.operators:
         row = [int(t) for t in op.outputs]
-        shared = found.get(int(op.inputs[0])) if fb.op_type(model, op) in fb.CONVERSIONS else None
+        shared = names_by_tensor.get(int(op.inputs[0])) if fb.op_type(model, op) in fb.CONVERSIONS else None
         for tensor in row:
-            found[tensor] = set() if shared is None else shared
-            found[tensor].add(fb.tensor_name(graph.tensors[tensor]))
-    return {tensor: frozenset(row) for tensor, row in found.items()}
+            names_by_tensor[tensor] = set() if shared is None else shared
+            names_by_tensor[tensor].add(fb.tensor_name(graph.tensors[tensor]))
+    return {tensor: frozenset(row) for tensor, row in names_by_tensor.items()}
 
 
 def _option(op: fb.Operator, name: str) -> object:
@@ -205,7 +205,7 @@ def same_shape(first: fb.Tensor, second: fb.Tensor) -> bool:
 
 def similarity(model: fb.Model, op: fb.Operator, float_model: fb.Model, twin: fb.Operator) -> float | None:
     """Cosine of an op's weights and those of a float op; -1 for other shapes, None where there are none."""
-    found = []
+    cosines = []
     tensors, float_tensors = model.subgraphs[0].tensors, float_model.subgraphs[0].tensors
     for ours, theirs in zip(map(int, op.inputs), map(int, twin.inputs), strict=False):
         if ours < 0 or theirs < 0 or not fb.is_constant(float_model, float_tensors[theirs]):
@@ -220,8 +220,8 @@ def similarity(model: fb.Model, op: fb.Operator, float_model: fb.Model, twin: fb
         if _squeezed(values) != _squeezed(wanted):
             return -1.0
         if wanted.ndim > 1:
-            found.append(_cosine(values, wanted))
-    return min(found) if found else None
+            cosines.append(_cosine(values, wanted))
+    return min(cosines) if cosines else None
 
 
 def _squeezed(values: np.ndarray) -> tuple[int, ...]:

@@ -72,8 +72,8 @@ def calibrate(source: TfliteFile, samples: Iterable[Sequence[np.ndarray]]) -> fb
         PreparationError: If the model or the data are refused.
     """
     if has_control_flow(source.model):
-        found = found_ranges(source, samples)
-        return with_found_ranges(source.copied(), found)
+        ranges = found_ranges(source, samples)
+        return with_found_ranges(source.copied(), ranges)
     scores = masked_scores(source.model)
     if not scores:
         return converter.calibrate(source, samples).taken()
@@ -112,7 +112,7 @@ def clipped_inputs(model: fb.Model, samples: Sequence[Mapping[str, np.ndarray]])
         model: The float model with the ranges of the integer model.
         samples: Inputs by key, in the model's order.
     """
-    graph, told = model.subgraphs[0], []
+    graph, messages = model.subgraphs[0], []
     for name, tensor in zip(samples[0], (graph.tensors[i] for i in graph.inputs), strict=True):
         held = range_of(tensor)
         if held is None or tensor.type != schema.TensorType.FLOAT32:
@@ -122,12 +122,12 @@ def clipped_inputs(model: fb.Model, samples: Sequence[Mapping[str, np.ndarray]])
         share = float(np.mean((values < held[0] - step) | (values > held[1] + step)))
         # Share of an input's values: quantizers that leave out the ends of a range leave out 1 % or less.
         if share > 0.05:
-            told.append(
+            messages.append(
                 f"Input {name!r} of the integer model holds {held[0]:.3g} to {held[1]:.3g}, and the "
                 f"calibration samples have {values.min():.3g} to {values.max():.3g}: {100 * share:.0f} % of their "
                 "values are clipped. The integer model was made for inputs that are prepared otherwise."
             )
-    return told
+    return messages
 
 
 def with_found_ranges(model: fb.Model, ranges: Mapping[int, Range]) -> fb.Model:
@@ -143,7 +143,7 @@ def with_found_ranges(model: fb.Model, ranges: Mapping[int, Range]) -> fb.Model:
 _NO_END = 2.0**100
 """A range up to there says as much as one up to infinity: even its smallest step is beyond all other values."""
 _MOST_STEPS = 128.0
-"""Of an output in one step of the sums: half of what XNNPACK takes."""
+"""Steps of an output in one step of the sums, at most: half of what XNNPACK takes."""
 
 
 def _mended(model: fb.Model) -> TfliteFile:
@@ -182,15 +182,15 @@ def _end_ranges(model: fb.Model) -> list[fb.Tensor]:
 
 def _range_zeros(model: fb.Model) -> list[fb.Tensor]:
     """Give what was always zero the range of what it is made of, in place."""
-    tensors, found = model.subgraphs[0].tensors, list[fb.Tensor]()
+    tensors, changed_tensors = model.subgraphs[0].tensors, list[fb.Tensor]()
     for op in model.subgraphs[0].operators:
         zeros = [tensors[i] for i in op.outputs if (given := range_of(tensors[i])) and _reach(given) == 0.0]
         if zeros and fb.op_type(model, op) not in WEIGHTED:
             reach = max((_reach(_values(model, tensors[i])) for i in op.inputs if i >= 0), default=0.0)
             for tensor in zeros if reach else ():
                 set_range(tensor, -reach, reach)
-                found.append(tensor)
-    return found
+                changed_tensors.append(tensor)
+    return changed_tensors
 
 
 CALIBRATED = (
@@ -229,7 +229,7 @@ def _span(model: fb.Model, op: fb.Operator) -> float:
 
 def _widened(model: fb.Model, built: fb.Model) -> dict[int, Range]:
     """Ranges of the outputs that are too fine in an integer build, by tensor of the calibrated model."""
-    found, tensors = {}, built.subgraphs[0].tensors
+    wide_ranges, tensors = {}, built.subgraphs[0].tensors
     for index, places in names.op_places(built).items():
         for op in (built.subgraphs[0].operators[place] for place in places):
             kind = WEIGHTED.get(fb.op_type(built, op))
@@ -239,5 +239,5 @@ def _widened(model: fb.Model, built: fb.Model) -> dict[int, Range]:
             steps = [max(fb.scales(tensors[i]), default=0.0) for i in rows]
             if steps[0] * steps[1] > steps[2] * _MOST_STEPS > 0.0:
                 reach = steps[0] * steps[1]  # 127 levels on either side, as steps of ``reach / _MOST_STEPS`` and more.
-                found[int(model.subgraphs[0].operators[index].outputs[0])] = (-reach, reach)
-    return found
+                wide_ranges[int(model.subgraphs[0].operators[index].outputs[0])] = (-reach, reach)
+    return wide_ranges

@@ -163,8 +163,8 @@ def import_tensorflow() -> None:
         del sys.modules["keras"]
     import tensorflow
 
-    found = importlib.util.find_spec("keras")
-    folders = () if found is None else found.submodule_search_locations or ()
+    spec = importlib.util.find_spec("keras")
+    folders = () if spec is None else spec.submodule_search_locations or ()
     there = [path for path in tensorflow.__path__ if path is not None]
     tensorflow.__path__ = [*(os.path.join(folder, "_tf_keras") for folder in folders), *there]
 

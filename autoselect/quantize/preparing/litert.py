@@ -73,19 +73,19 @@ def integer_models(
     granularity = qtyping.QuantGranularity.CHANNELWISE if per_channel else qtyping.QuantGranularity.TENSORWISE
 
     def tool(bits: int) -> Any:
-        found = quantizer.Quantizer(content)
-        found.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, 8, granularity)
+        static_quantizer = quantizer.Quantizer(content)
+        static_quantizer.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, 8, granularity)
         for end in (qtyping.TFLOperationName.INPUT, qtyping.TFLOperationName.OUTPUT):
-            found.update_quantization_recipe(".*", end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE)
-        return found
+            static_quantizer.update_quantization_recipe(".*", end, algorithm_key=quantizer.AlgorithmName.NO_QUANTIZE)
+        return static_quantizer
 
     try:
         rules = recipe_manager.RecipeManager()
         rules.load_quantization_recipe(tool(8).get_quantization_recipe())
         # All of each range, as TensorFlow's calibrator. Its own moving average cuts what few samples reach.
-        found = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
-        found.calibrate({key: [dict(sample) for sample in samples]}, rules)
-        ranges = found.get_model_qsvs()
+        range_calibrator = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
+        range_calibrator.calibrate({key: [dict(sample) for sample in samples]}, rules)
+        ranges = range_calibrator.get_model_qsvs()
         int8 = bytes(tool(8).quantize(ranges).quantized_model)
     except _REFUSALS as exc:
         raise BuildError(f"litert-quantizer refuses the model: {first_line(exc)}") from exc

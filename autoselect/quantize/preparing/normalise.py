@@ -91,8 +91,8 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     model = converter.quantize(given, denylisted=denylisted, recipe=Recipe()).taken()
     casts.put_back(model, source)
     names.hide_unused_outputs(model, key)
-    found = [names.op_index(model, op) for op in model.subgraphs[0].operators]
-    twins = {left[index] for index in found if index is not None and index < len(left)}
+    indices = [names.op_index(model, op) for op in model.subgraphs[0].operators]
+    twins = {left[index] for index in indices if index is not None and index < len(left)}
     places = names.op_places(model)
     alike = {i: at for i, at in places.items() if all(_is_twin(model, at_, types[i], key.op_inputs[i]) for at_ in at)}
     _restore_weights(model, source, places)
@@ -103,7 +103,7 @@ def normalise(content: bytes, *, exact_rewrites: bool = True) -> Normalised:
     _keep_signatures(model, source, key)
     return Normalised(
         file=TfliteFile(model=model),
-        node_names=_node_names(found, key.nodes),
+        node_names=_node_names(indices, key.nodes),
         folded=(*_gone(done), *(name for place, name in enumerate(nodes) if place not in twins)),
         respelled=tuple(done.found.get(RESPELLED.name, ())),
     )
@@ -115,13 +115,13 @@ def _gone(done: Done) -> tuple[str, ...]:
 
 
 def _node_names(indices: Sequence[int | None], before: Sequence[str]) -> tuple[str, ...]:
-    """Of several ops that one op became, the last has its name, which writes what that wrote."""
+    """Names of ops. If one op became several, the last one has its name, since that writes what the one op wrote."""
     last = {index: place for place, index in enumerate(indices)}
-    found = []
+    node_names = []
     for place, index in enumerate(indices):
         name = before[index] if index is not None and index < len(before) else ""
-        found.append(name if name and last[index] == place else f"{name}#{place}")
-    return tuple(found)
+        node_names.append(name if name and last[index] == place else f"{name}#{place}")
+    return tuple(node_names)
 
 
 def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Sequence[int]]) -> None:
@@ -149,15 +149,15 @@ def _restore_weights(model: fb.Model, source: fb.Model, places: Mapping[int, Seq
 
 
 def _operands(source: fb.Model, index: int, op_type: str) -> tuple[int, ...]:
-    """Those of an op, or of the one before it that it was merged into: an ADD with the bias of a TRANSPOSE_CONV."""
+    """The operands of an op, or of the one before that it was merged into: an ADD with a TRANSPOSE_CONV's bias."""
     graph = source.subgraphs[0]
     op = graph.operators[index]
     if fb.op_type(source, op) == op_type:
         return fb.indices(op.inputs)
     before = [
-        one
-        for one in graph.operators
-        if fb.op_type(source, one) == op_type and not set(fb.indices(one.outputs)).isdisjoint(fb.indices(op.inputs))
+        maker
+        for maker in graph.operators
+        if fb.op_type(source, maker) == op_type and not set(fb.indices(maker.outputs)).isdisjoint(fb.indices(op.inputs))
     ]
     return fb.indices(before[0].inputs) if len(before) == 1 else ()
 

@@ -98,13 +98,13 @@ def correct_in_sequence(
 def _corrected(
     model: fb.Model, ops: Iterable[tuple[int, fb.Operator]], shift_of: Callable[[int, fb.Operator], np.ndarray]
 ) -> dict[int, Shift]:
-    found = {}
+    shifts = {}
     for index, op in ops:
         try:
-            found[index] = apply_shift(model, op, shift_of(index, op))
+            shifts[index] = apply_shift(model, op, shift_of(index, op))
         except SkipError as skipped:
-            found[index] = Shift(before=np.nan, after=np.nan, reason=str(skipped))
-    return found
+            shifts[index] = Shift(before=np.nan, after=np.nan, reason=str(skipped))
+    return shifts
 
 
 def _finite(means: Means, index: int) -> np.ndarray:

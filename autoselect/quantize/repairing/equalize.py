@@ -68,14 +68,14 @@ def find_pairs(model: fb.Model) -> tuple[list[Pair], dict[int, str]]:
     graph = model.subgraphs[0]
     readers = Counter(int(i) for op in graph.operators for i in op.inputs)
     readers.update(int(i) for i in graph.outputs)
-    found, reasons = [], {}
+    pairs, reasons = [], {}
     for at, op in enumerate(graph.operators):
         if fb.op_type(model, op) in WEIGHTED:
             try:
-                found.append(_pair(model, at, readers))
+                pairs.append(_pair(model, at, readers))
             except SkipError as skipped:
                 reasons[at] = str(skipped)
-    return found, reasons
+    return pairs, reasons
 
 
 def _pair(model: fb.Model, at: int, readers: Mapping[int, int]) -> Pair:
@@ -156,10 +156,10 @@ def equalize(calibrated: TfliteFile, samples: Callable[[], Iterable[Mapping[str,
         samples: Gives the inputs by key, anew at each call; the outputs are compared on them.
     """
     model = calibrated.copied()
-    found, reasons = find_pairs(model)
-    peaks = channel_peaks(calibrated.content, samples(), {i for pair in found for i in pair.clipped})
-    scaled = _scale(model, found, peaks)
-    reasons |= {pair.first: _EVEN for pair in found if pair not in scaled}
+    pairs, reasons = find_pairs(model)
+    peaks = channel_peaks(calibrated.content, samples(), {i for pair in pairs for i in pair.clipped})
+    scaled = _scale(model, pairs, peaks)
+    reasons |= {pair.first: _EVEN for pair in pairs if pair not in scaled}
     if not scaled:
         return Equalized(file=calibrated, pairs=(), reasons=reasons)
     if _are_read_elsewhere(model, scaled):
@@ -188,21 +188,21 @@ def channel_peaks(
     content: bytes, samples: Iterable[Mapping[str, np.ndarray]], tensors: Iterable[int]
 ) -> dict[int, np.ndarray]:
     """The largest value of each channel of some tensors over samples, shape (channels,)."""
-    found: dict[int, np.ndarray] = {}
+    peaks: dict[int, np.ndarray] = {}
     if not (chosen := sorted(tensors)):
-        return found
+        return peaks
     for index, value in Runner(content, readable=chosen).watch(samples, chosen):
         peak = value.reshape(-1, value.shape[-1]).max(axis=0).astype(np.float64)
-        found[index] = np.maximum(found[index], peak) if index in found else peak
-    return found
+        peaks[index] = np.maximum(peaks[index], peak) if index in peaks else peak
+    return peaks
 
 
-def tensors_between(model: fb.Model, found: Iterable[Pair]) -> set[int]:
+def tensors_between(model: fb.Model, pairs: Iterable[Pair]) -> set[int]:
     """The tensors that lie between the layers of pairs: those whose ranges equalization changes."""
     graph = model.subgraphs[0]
     reader = {int(i): at for at, op in enumerate(graph.operators) for i in op.inputs}
     between = set()
-    for pair in found:
+    for pair in pairs:
         at = pair.first
         while at != pair.second:
             tensor = int(graph.operators[at].outputs[0])
@@ -216,15 +216,15 @@ def tensors_that_may_change(model: fb.Model) -> set[int]:
     return tensors_between(model, find_pairs(model)[0])
 
 
-def _scale(model: fb.Model, found: Sequence[Pair], peaks: dict[int, np.ndarray]) -> list[Pair]:
+def _scale(model: fb.Model, pairs: Sequence[Pair], peaks: dict[int, np.ndarray]) -> list[Pair]:
     """Scale pair after pair until nothing changes, and the peaks with them; gives those that were."""
     scaled = set()
     for _ in range(20):
-        moved = {pair for pair in found if _scale_pair(model, pair, peaks)}
+        moved = {pair for pair in pairs if _scale_pair(model, pair, peaks)}
         scaled |= moved
         if not moved:
             break
-    return [pair for pair in found if pair in scaled]
+    return [pair for pair in pairs if pair in scaled]
 
 
 def _scale_pair(model: fb.Model, pair: Pair, peaks: dict[int, np.ndarray]) -> bool:
@@ -260,8 +260,8 @@ def _doublings(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     ratio = np.divide(theirs, ours, out=np.ones_like(theirs), where=used)
     # Half an octave off is as good as it gets; rounding towards zero there makes the sweeps come to an end.
     wanted = 0.5 * np.log2(ratio)
-    found: np.ndarray = np.sign(wanted) * np.floor(np.abs(wanted) + 0.49)
-    return found.clip(-_MOST_DOUBLINGS, _MOST_DOUBLINGS)
+    doublings: np.ndarray = np.sign(wanted) * np.floor(np.abs(wanted) + 0.49)
+    return doublings.clip(-_MOST_DOUBLINGS, _MOST_DOUBLINGS)
 
 
 def _peaks(model: fb.Model, tensor: fb.Tensor, axis: int) -> np.ndarray:

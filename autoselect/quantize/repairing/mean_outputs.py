@@ -91,8 +91,8 @@ def convolution_mean(weights: np.ndarray, taps: np.ndarray) -> np.ndarray:
     groups = taps.shape[-1] // weights.shape[-1]
     grouped = weights.reshape(groups, -1, *weights.shape[1:]).astype(np.float64)
     met = taps.reshape(*taps.shape[:2], groups, weights.shape[-1])
-    found: np.ndarray = np.einsum("gohwc,hwgc->go", grouped, met)
-    return found.reshape(-1)
+    means: np.ndarray = np.einsum("gohwc,hwgc->go", grouped, met)
+    return means.reshape(-1)
 
 
 def depthwise_mean(weights: np.ndarray, taps: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 def spread_places(count: int, most: int) -> np.ndarray:
-    """So many of ``count`` places at most, spread evenly and out of step with rows: multiples of the golden ratio."""
+    """At most ``most`` of ``count`` places, spread evenly and out of step with rows: multiples of the golden ratio."""
     if count <= most:
         return np.arange(count)
     return np.unique((np.arange(most) * _GOLDEN % 1.0 * count).astype(np.int64))

@@ -18,7 +18,7 @@ _ROOM = 1 << 28
 """Bytes of values that are kept; where more would be, the next run begins where the last one did."""
 _KEPT = frozenset({"float32", "int8", "uint8", "int16", "bool"})
 _KEPT_AS_THEY_ARE = frozenset({"int32", "int64"})
-"""Of these a float32 cannot hold each level, so those with a scale are not kept."""
+"""Types of which a float32 cannot hold each level, so that values with a scale are not kept."""
 
 Values = Mapping[str, np.ndarray]
 """By index of the tensor, as text; in float32 where they are levels."""
@@ -72,9 +72,9 @@ class Onward:
         total, count, room = np.zeros(()), 0, _ROOM
         kept: list[Values] = []
         for values in self._values():
-            found = {**values, **(runner.go_on({key: values[key] for key in given}) if runner else {})}
-            total, count = total + found[own].astype(np.float64), count + 1
-            staying = {key: found[key] for key in later} if moves else {}
+            tensors = {**values, **(runner.go_on({key: values[key] for key in given}) if runner else {})}
+            total, count = total + tensors[own].astype(np.float64), count + 1
+            staying = {key: tensors[key] for key in later} if moves else {}
             room -= sum(value.nbytes for value in staying.values())
             moves = moves and room >= 0 and (not kept or _shapes(staying) == _shapes(kept[0]))
             if moves:

@@ -146,8 +146,8 @@ def measure(
     if histograms:
         for index, value in Runner(calibrated.content, readable=histograms).watch(samples, histograms):
             histograms[index].add(value)
-    known = {i: h for i, h in histograms.items() if h.is_finite and h.low <= h.high}
-    return {name: {i: method(h) for i, h in known.items()} for name, method in METHODS.items()}
+    finite_histograms = {i: h for i, h in histograms.items() if h.is_finite and h.low <= h.high}
+    return {name: {i: method(h) for i, h in finite_histograms.items()} for name, method in METHODS.items()}
 
 
 def count_values(model: fb.Model) -> int:

@@ -85,8 +85,8 @@ class RepairKit:
         # parts, each with 16-bit nodes or without. A search has up to four choices of repairs.
         while len(self._remembered) > 16:
             self._remembered.popitem(last=False)
-        found: T = self._remembered[key]
-        return found
+        entry: T = self._remembered[key]
+        return entry
 
     def samples(self) -> Iterable[Mapping[str, np.ndarray]]:
         """The samples that are measured on.
@@ -130,18 +130,18 @@ class RepairKit:
         if not chosen:
             return {}
         measured = self._ranges("equalization" in repairs)
-        found = {index: one for name in chosen if name in measured for index, one in measured[name].items()}
+        new_ranges = {index: span for name in chosen if name in measured for index, span in measured[name].items()}
         for node, method in node_repairs(chosen, self._owned, "ranges").items():
-            found |= {index: measured[method][index] for index in self._owned[node] if index in measured[method]}
-        return found
+            new_ranges |= {index: measured[method][index] for index in self._owned[node] if index in measured[method]}
+        return new_ranges
 
     @cached_property
     def _owned(self) -> dict[str, list[int]]:
         """The tensors of each input and of each node, by name."""
         names, graph = self._plain.names, self.float_model().subgraphs[0]
-        found = {name: [int(i)] for name, i in zip(names.inputs, graph.inputs, strict=True)}
+        tensors = {name: [int(i)] for name, i in zip(names.inputs, graph.inputs, strict=True)}
         rows = zip(names.nodes, graph.operators, strict=True)
-        return found | {name: [int(i) for i in op.outputs] for name, op in rows}
+        return tensors | {name: [int(i) for i in op.outputs] for name, op in rows}
 
     def means(self, repairs: Sequence[str]) -> input_means.Means:
         """Taps of each weighted op's input, see :func:`autoselect.quantize.repairing.input_means.measure_means`."""
@@ -162,8 +162,8 @@ class RepairKit:
         )
         plain = self._ranges(False) if equalized else {}
         return {
-            method: plain.get(method, {}) | {int(index): (low, high) for index, (low, high) in found.items()}
-            for method, found in json.loads(raw).items()
+            method: plain.get(method, {}) | {int(index): (low, high) for index, (low, high) in spans.items()}
+            for method, spans in json.loads(raw).items()
         }
 
     def skipped(self, repairs: Sequence[str]) -> dict[str, Mapping[int, str]]:
@@ -193,12 +193,12 @@ class RepairKit:
         return TfliteFile(content), {int(index): reason for index, reason in json.loads(raw).items()}
 
     def _make_equalized(self) -> equalize.Equalized:
-        found = equalize.equalize(self._plain.file, self._calibration)
-        between = equalize.tensors_between(found.file.model, found.pairs)
-        chosen = extremes(found.file.content, self._calibration(), between)
+        equalization = equalize.equalize(self._plain.file, self._calibration)
+        between = equalize.tensors_between(equalization.file.model, equalization.pairs)
+        chosen = extremes(equalization.file.content, self._calibration(), between)
         if not np.isfinite(list(chosen.values())).all():
-            return equalize.unchanged(self._plain.file, found.reasons, found.pairs, ranges.NOT_FINITE)
-        return replace(found, file=_with_ranges(found.file, chosen))
+            return equalize.unchanged(self._plain.file, equalization.reasons, equalization.pairs, ranges.NOT_FINITE)
+        return replace(equalization, file=_with_ranges(equalization.file, chosen))
 
 
 def _with_ranges(calibrated: TfliteFile, chosen: Mapping[int, Range]) -> TfliteFile:

@@ -92,15 +92,15 @@ class Moments:
     def about(self, centre: np.ndarray) -> np.ndarray:
         """Second moments about a point of shape (groups, inputs), shape (groups, inputs, inputs), float32."""
         self._multiply()
-        found: np.ndarray = self.products / np.float32(self.count)
-        if len(found) == 1:
-            _mirror(found[0])
+        moments: np.ndarray = self.products / np.float32(self.count)
+        if len(moments) == 1:
+            _mirror(moments[0])
         away, mean = centre - self.origin, self.mean - self.origin
         if away.any():
             crossed = ((mean - away / 2.0)[:, :, None] * away[:, None, :]).astype(np.float32)
-            found -= crossed
-            found -= crossed.swapaxes(1, 2)
-        return found
+            moments -= crossed
+            moments -= crossed.swapaxes(1, 2)
+        return moments
 
     def output_error(self, errors: np.ndarray, centre: np.ndarray) -> float:
         """Mean squared error of the outputs, summed over channels.
@@ -158,9 +158,9 @@ def compensated(steps: np.ndarray, nearest: np.ndarray, moments: np.ndarray, top
             errors[:, :, at - start] = work[:, :, at] - near[:, :, at]
             change[:, :, start:at] += errors[:, :, at - start, None] * factors[:, None, at, start:at]
         change[:, :, :start] += errors @ factors[:, start:end, :start]
-    found = np.empty_like(near)
-    np.put_along_axis(found, along, near, axis=2)
-    return found
+    levels = np.empty_like(near)
+    np.put_along_axis(levels, along, near, axis=2)
+    return levels
 
 
 def _factors(moments: np.ndarray, order: np.ndarray) -> np.ndarray:

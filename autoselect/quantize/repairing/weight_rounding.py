@@ -163,16 +163,16 @@ def _weights(built: Built, index: int) -> fb.Tensor:
 
 def _layers(built: Built, float_model: fb.Model) -> tuple[dict[int, _Layer], dict[int, str]]:
     """The layers whose weights may be rounded, and why others are not, by index of the float model's op."""
-    graph, found, skipped = float_model.subgraphs[0], {}, {}
+    graph, layers, skipped = float_model.subgraphs[0], {}, {}
     uses = Counter(graph.tensors[i].buffer for op in graph.operators for i in op.inputs if i >= 0)
     for index, op in quantized_ops(built.model, float_model, built.places):
         if NAME not in built.repairs and index not in built.grids:
             continue
         try:
-            found[index] = _layer(built, op, float_model, index, uses)
+            layers[index] = _layer(built, op, float_model, index, uses)
         except SkipError as reason:
             skipped[index] = str(reason)
-    return found, skipped
+    return layers, skipped
 
 
 def _layer(built: Built, op: fb.Operator, float_model: fb.Model, index: int, uses: Mapping[int, int]) -> _Layer:
@@ -230,20 +230,20 @@ _Outcome = _Rounded | str
 """New levels of a layer, or why it keeps its own."""
 
 _Measured = tuple[Moments, Moments]
-"""Of the inputs of a layer: of the samples to round with, and of those to judge on."""
+"""Moments of the inputs of a layer: on the samples to round with, and on those to judge on."""
 
 
 def _outcomes(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> dict[int, _Outcome]:
     """What becomes of layers; each is kept by itself, because builds differ in few of them, if in any."""
     equalized = _equalized(built, kit, layers)
     names = {index: _file_name(built, index, layer, index in equalized) for index, layer in layers.items()}
-    found: dict[int, _Outcome] = {}
+    outcomes: dict[int, _Outcome] = {}
     for index, name in names.items():
         with contextlib.suppress(_NotKeptError):
-            found[index] = _unpacked(kit.keep(name, _not_kept))
-    missing = {index: layer for index, layer in layers.items() if index not in found}
+            outcomes[index] = _unpacked(kit.keep(name, _not_kept))
+    missing = {index: layer for index, layer in layers.items() if index not in outcomes}
     made = _rounded(built, kit, missing, equalized)
-    return found | {i: _unpacked(kit.keep(names[i], partial(_packed, outcome))) for i, outcome in made.items()}
+    return outcomes | {i: _unpacked(kit.keep(names[i], partial(_packed, outcome))) for i, outcome in made.items()}
 
 
 def _equalized(built: Built, kit: RepairKit, layers: Mapping[int, _Layer]) -> set[int]:
@@ -275,12 +275,12 @@ def _rounded(
         except SkipError as reason:
             return str(reason)
 
-    known: dict[Any, _Measured] = kit.moments
-    found: dict[int, _Outcome] = {}
+    kept_moments: dict[Any, _Measured] = kit.moments
+    outcomes: dict[int, _Outcome] = {}
     for repairs in ((), ("equalization",)):
         keys = {index: (index, repairs) for index in layers if (index in equalized) == bool(repairs)}
-        found |= {index: outcome(index, known[key]) for index, key in keys.items() if key in known}
-        new = {index: layers[index] for index, key in keys.items() if key not in known}
+        outcomes |= {index: outcome(index, kept_moments[key]) for index, key in keys.items() if key in kept_moments}
+        new = {index: layers[index] for index, key in keys.items() if key not in kept_moments}
         if not new:
             continue
         content, model = kit.calibrated(repairs).content, kit.float_model(repairs)
@@ -288,10 +288,10 @@ def _rounded(
             measured = _measure(content, model, {i: layers[i] for i in batch}, kit.samples)
             for index in batch:
                 moments = measured.pop(index)
-                found[index] = outcome(index, moments)
-                if sum(part.nbytes for pair in (moments, *known.values()) for part in pair) <= TOGETHER_BYTES:
-                    known[keys[index]] = moments
-    return found
+                outcomes[index] = outcome(index, moments)
+                if sum(part.nbytes for pair in (moments, *kept_moments.values()) for part in pair) <= TOGETHER_BYTES:
+                    kept_moments[keys[index]] = moments
+    return outcomes
 
 
 def _batches(layers: Mapping[int, _Layer]) -> Iterator[list[int]]:
@@ -313,7 +313,7 @@ def _measure(
     samples: Callable[[], Iterable[Mapping[str, np.ndarray]]],
 ) -> dict[int, _Measured]:
     """Second moments of the inputs of layers, in one run over the samples of a model in bytes and parsed."""
-    found = {index: (Moments(), Moments()) for index in layers}
+    moments = {index: (Moments(), Moments()) for index in layers}
     operators = model.subgraphs[0].operators
     tensors = {index: (layer.activation, int(operators[index].outputs[0])) for index, layer in layers.items()}
     runner = Runner(content, readable={*chain.from_iterable(tensors.values())})
@@ -322,8 +322,8 @@ def _measure(
         part = int(number % JUDGED_EVERY == JUDGED_EVERY - 1)
         for index, layer in layers.items():
             if has_shapes(model, runner, tensors[index]):
-                found[index][part].add(_inputs(model, operators[index], layer, runner.tensor(layer.activation)))
-    return found
+                moments[index][part].add(_inputs(model, operators[index], layer, runner.tensor(layer.activation)))
+    return moments
 
 
 def _inputs(model: fb.Model, op: fb.Operator, layer: _Layer, values: np.ndarray) -> np.ndarray:
@@ -378,10 +378,10 @@ def _round_layer(layer: _Layer, fitted: Moments, judged: Moments, *, is_correcte
 def _file_name(built: Built, index: int, layer: _Layer, is_equalized: bool) -> str:
     """Where the outcome of a layer is kept: a name for all that it follows from, beside the model and its samples."""
     grid = "" if layer.top == TOP else f" {layer.top}"
-    found = hashlib.sha256(f"{index} {is_equalized} {_is_corrected(built)}{grid}".encode())
+    digest = hashlib.sha256(f"{index} {is_equalized} {_is_corrected(built)}{grid}".encode())
     for part in (layer.values, layer.scales):
-        found.update(part.tobytes())
-    return f"rounded_{found.hexdigest()[:12]}.npz"
+        digest.update(part.tobytes())
+    return f"rounded_{digest.hexdigest()[:12]}.npz"
 
 
 def _packed(outcome: _Outcome) -> bytes:

@@ -71,15 +71,15 @@ def why_untouched(op_type: str, kind: str) -> str:
 
 def quantized_ops(model: fb.Model, float_model: fb.Model, places: Mapping[int, int]) -> list[tuple[int, fb.Operator]]:
     """The built ops of weighted types with weights of 8 or 4 bits, with their index in the float model."""
-    graph, found = model.subgraphs[0], []
+    graph, indexed_ops = model.subgraphs[0], []
     for index, op in enumerate(float_model.subgraphs[0].operators):
         if fb.op_type(float_model, op) not in WEIGHTED or index not in places:
             continue
         built = graph.operators[places[index]]
         has_weights = len(built.inputs) > 1 and built.inputs[1] >= 0
         if has_weights and graph.tensors[built.inputs[1]].type in _INTEGERS:
-            found.append((index, built))
-    return found
+            indexed_ops.append((index, built))
+    return indexed_ops
 
 
 def weights_of(
@@ -112,8 +112,8 @@ def dequantized(model: fb.Model, tensor: fb.Tensor) -> np.ndarray:
     """
     levels: np.ndarray = fb.constant_values(model, tensor).astype(np.float64)
     axis, zero_points = fb.parameters(tensor).quantizedDimension, np.array(fb.zero_points_of(tensor) or (0,), float)
-    found = levels - fb.along(zero_points, axis, levels.ndim)
-    return np.asarray(found * fb.along(known_scales(tensor), axis, levels.ndim))
+    steps = levels - fb.along(zero_points, axis, levels.ndim)
+    return np.asarray(steps * fb.along(known_scales(tensor), axis, levels.ndim))
 
 
 def known_scales(tensor: fb.Tensor) -> np.ndarray:

@@ -27,7 +27,7 @@ BLUE, ORANGE, VERMILION, GREEN, BLACK, GREY = "#0072B2", "#E69F00", "#D55E00", "
 DOTS_PER_INCH = 100
 INCHES_WIDE = 12.0
 NAMED_NODES = 40
-"""So many nodes at most stand on the x axis by name."""
+"""The most nodes that stand on the x axis by name."""
 MANY_NODES = 150
 """More nodes than this leave no room for gaps between bars, nor for dots on lines."""
 
@@ -229,12 +229,12 @@ def fit_names(figure: Figure, axes: Axes) -> None:
 
 def bar_points(axes: Axes, values: np.ndarray) -> list[tuple[float, float]]:
     """Points along vertical bars, near enough to each other that no label fits between; limits are final."""
-    known = np.flatnonzero(np.isfinite(values))
-    tops = axes.transData.transform(np.column_stack([known, np.maximum(values[known], axes.get_ylim()[0])]))
+    places = np.flatnonzero(np.isfinite(values))
+    tops = axes.transData.transform(np.column_stack([places, np.maximum(values[places], axes.get_ylim()[0])]))
     floor, step = axes.bbox.y0, 8.0 * DOTS_PER_INCH / 72
     points = [(x, y) for x, top in tops for y in np.arange(top, floor, -step)]
-    found = axes.transData.inverted().transform(np.array(points).reshape(-1, 2))
-    return [(float(x), float(y)) for x, y in found]
+    coordinates = axes.transData.inverted().transform(np.array(points).reshape(-1, 2))
+    return [(float(x), float(y)) for x, y in coordinates]
 
 
 def frame(figure: Figure, *, left: float, right: float, top: float, bottom: float) -> None:

@@ -30,10 +30,10 @@ def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
     """
     kinds = [[op["kind"] for op in model["subgraphs"][0]["ops"]] for model in models]
     per_row = min(max([20, *map(len, kinds)]), 80)
-    rows = [max(-(-len(one) // per_row), 1) for one in kinds]
+    rows = [max(-(-len(strip) // per_row), 1) for strip in kinds]
     top, title_height, row_height = 0.7, 0.5, 0.3
     figure = sheet(top + 0.15 + sum(title_height + row_height * count for count in rows))
-    for model, name, one, count in zip(models, labels([str(m["path"]) for m in models]), kinds, rows, strict=True):
+    for model, name, strip, count in zip(models, labels([str(m["path"]) for m in models]), kinds, rows, strict=True):
         axes = panel(
             figure,
             left=_LEFT,
@@ -41,11 +41,11 @@ def islands_figure(models: Sequence[Mapping[str, Any]]) -> Figure:
             width=INCHES_WIDE - _LEFT - 0.25,
             height=row_height * count,
         )
-        _draw_strip(axes, one, per_row, count)
-        title = f"{name}: {_counts(one)}; penalty {format_penalty(model['fragmentation']['penalty'])}"
+        _draw_strip(axes, strip, per_row, count)
+        title = f"{name}: {_counts(strip)}; penalty {format_penalty(model['fragmentation']['penalty'])}"
         axes.set_title(drawable(title), loc="left", fontsize=10.5, parse_math=False)
         top += title_height + row_height * count
-    _draw_heading(figure, {kind for one in kinds for kind in one})
+    _draw_heading(figure, {kind for strip in kinds for kind in strip})
     return figure
 
 
@@ -54,7 +54,7 @@ def _draw_strip(axes: Axes, kinds: Sequence[str], per_row: int, rows: int) -> No
     for kind, look in LOOKS.items():
         if kind not in kinds:
             continue
-        places = [(i % per_row, i // per_row) for i, found in enumerate(kinds) if found == kind]
+        places = [(i % per_row, i // per_row) for i, op_kind in enumerate(kinds) if op_kind == kind]
         cells = [Rectangle((x, y + 0.14), 1.0, 0.72) for x, y in places]
         axes.add_collection(PatchCollection(cells, facecolor=look.colour, edgecolor="white", linewidth=0.8, gid=kind))
         for x, y in places if kind in _LETTERED else ():

@@ -136,8 +136,8 @@ def travel_figure(table: pd.DataFrame | Table) -> Figure:
 
 def _steepest(growth: np.ndarray) -> list[int]:
     """Rows of the largest growth above 1, largest first."""
-    known = [int(place) for place in np.argsort(-growth, kind="stable") if growth[place] > 1]
-    return known[:3]
+    places = [int(place) for place in np.argsort(-growth, kind="stable") if growth[place] > 1]
+    return places[:3]
 
 
 def _draw_power(axes: Axes, rows: Table, places: list[int]) -> None:

@@ -85,7 +85,7 @@ class _Shown:
     summary: Mapping[str, Any]
 
     def known(self, column: str) -> _Shown:
-        """The same, without the models whose column is not known."""
+        """The models of which a column is known."""
         kinds = (self.trials, self.front, self.references)
         trials, front, references = ([row for row in rows if row.cost(column) is not None] for rows in kinds)
         return replace(self, trials=trials, front=front, references=references)

@@ -40,14 +40,14 @@ def suspects_figure(table: pd.DataFrame | Table, count: int = 20) -> Figure:
     drawing.headline(figure, f"Largest errors in steps: {len(suspects)} of {len(rows)} nodes")
     if not suspects:
         return drawing.note(figure, "No node has a measured error.")
-    found = [name for name in _ABLATIONS if np.isfinite(column([s.row for s in suspects], name)).any()]
-    panels = figure.subplots(1, 1 + len(found), sharey=True, squeeze=False, width_ratios=[1.6, *(1.0 for _ in found)])
+    names = [name for name in _ABLATIONS if np.isfinite(column([s.row for s in suspects], name)).any()]
+    panels = figure.subplots(1, 1 + len(names), sharey=True, squeeze=False, width_ratios=[1.6, *(1.0 for _ in names)])
     drawing.frame(figure, left=0.5, right=0.35, top=0.85, bottom=0.85)
     figure.subplots_adjust(wspace=0.22)
     _draw_errors(panels[0, 0], suspects)
     _set_names(panels[0, 0], rows, suspects)
     drawing.fit_names(figure, panels[0, 0])
-    for axes, name in zip(panels[0, 1:], found, strict=True):
+    for axes, name in zip(panels[0, 1:], names, strict=True):
         _draw_ablation(axes, suspects, name)
     if any(is_accumulated(s.row) for s in suspects):
         drawing.key(figure, [("pale: error accumulated up to here", drawing.VERMILION, FAINT)])
@@ -185,5 +185,5 @@ def _draw_int8_steps(axes: Axes, scales: np.ndarray, channels: int) -> None:
 
 
 def _channels_text(count: int, ratio: float | None) -> str:
-    told = f"output channel, {count} in all"
-    return told if ratio is None else f"{told}; the widest is {ratio:.3g} times the narrowest"
+    text = f"output channel, {count} in all"
+    return text if ratio is None else f"{text}; the widest is {ratio:.3g} times the narrowest"

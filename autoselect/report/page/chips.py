@@ -89,6 +89,6 @@ def _reasons(shown: Mapping[str, str], models: Mapping[str, OnChip]) -> list[Row
             counts.setdefault(why, {})[label or key] = count
     ordered = sorted(counts.items(), key=lambda pair: -sum(pair[1].values()))
     return [
-        {"why": why, "models": "; ".join(f"{count} of {name}" for name, count in found.items())}
-        for why, found in ordered
+        {"why": why, "models": "; ".join(f"{count} of {name}" for name, count in tally.items())}
+        for why, tally in ordered
     ]

@@ -28,7 +28,7 @@ def graphs(run: Run, places: Mapping[str, int]) -> list[Row]:
     """
     chips = chips_of(run.summary)
     picked = [row for row in front_rows(run.front, run.summary) if row.picks]
-    found = []
+    rows = []
     for row in sorted(picked, key=lambda row: pick_order(row.picks[0])):
         try:
             graph = TfliteFile(fb.read_model_file(run.directory / "front" / f"{row.label}.tflite")).graph
@@ -36,8 +36,8 @@ def graphs(run: Run, places: Mapping[str, int]) -> list[Row]:
             continue
         made = [(chip.name, chip.models[row.label]) for chip in chips if row.label in chip.models]
         sides = [_sides(graph, name, model) for name, model in made if len(model.left) == model.left_ops]
-        found.append({"id": row.label, "picks": list(row.picks), "ops": op_rows(graph, places), "chips": sides})
-    return found
+        rows.append({"id": row.label, "picks": list(row.picks), "ops": op_rows(graph, places), "chips": sides})
+    return rows
 
 
 def _sides(graph: Graph, name: str, model: OnChip) -> Row:

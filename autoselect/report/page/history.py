@@ -33,8 +33,8 @@ def hypervolumes(run: Run) -> list[tuple[int, float]]:
         Pairs of evaluations so far and share 0..1, one for each evaluation; none before two candidates are scored.
     """
     volumes = volume_by_trial(run.trials, run.summary)
-    told = [str(row.get("reused")) != "True" and row.get("state") != "failed" for row in records(run.trials)]
-    return list(enumerate(volumes[told].tolist(), start=1)) if volumes.any() else []
+    evaluations = [str(row.get("reused")) != "True" and row.get("state") != "failed" for row in records(run.trials)]
+    return list(enumerate(volumes[evaluations].tolist(), start=1)) if volumes.any() else []
 
 
 def stages(run: Run) -> list[Row]:
@@ -72,7 +72,7 @@ def savings(run: Run) -> list[tuple[str, str]]:
     reused = len(rows) - len(fresh)
     worked = sum(number(row.get("build_seconds")) or 0.0 for row in fresh)
     scoring = sum(number(row.get("score_seconds")) or 0.0 for row in fresh)
-    found = [
+    figures = [
         (f"{len(rows):,}", "trials"),
         (f"{sum(row.get('state') == 'complete' for row in fresh):,}", "scored on all samples"),
         (f"{len(dropped):,}", "dropped early by racing"),
@@ -81,21 +81,21 @@ def savings(run: Run) -> list[tuple[str, str]]:
     if total:
         saved = sum(max(total - (number(row.get("samples")) or 0.0), 0.0) for row in dropped)
         share = saved / (total * max(len(fresh), 1))
-        found.append((f"{saved:,.0f}", f"samples saved by racing ({100 * share:.1f} %)"))
-    found.append((duration(worked), "spent building, over all workers"))
-    found.append((duration(scoring), "spent scoring, over all workers"))
-    return found
+        figures.append((f"{saved:,.0f}", f"samples saved by racing ({100 * share:.1f} %)"))
+    figures.append((duration(worked), "spent building, over all workers"))
+    figures.append((duration(scoring), "spent scoring, over all workers"))
+    return figures
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
     """What a repetition needs: names and values."""
     manifest, settings = run.manifest, run.manifest.get("settings") or {}
-    found = [("started", str(manifest.get("created", ""))), ("seed", str(settings.get("seed", "")))]
-    found += [(key, str(settings.get(key, ""))) for key in ("sampler", "search_space", "fallback", "io_type")]
-    found += [(f"{part} samples", f"{count:,}") for part, count in (manifest.get("counts") or {}).items()]
-    found += [(name, str(value)) for name, value in (manifest.get("versions") or {}).items()]
-    found += [(f"hash of {name}", str(value)) for name, value in (manifest.get("hashes") or {}).items()]
-    return [(name.replace("_", " "), value) for name, value in found if value]
+    pairs = [("started", str(manifest.get("created", ""))), ("seed", str(settings.get("seed", "")))]
+    pairs += [(key, str(settings.get(key, ""))) for key in ("sampler", "search_space", "fallback", "io_type")]
+    pairs += [(f"{part} samples", f"{count:,}") for part, count in (manifest.get("counts") or {}).items()]
+    pairs += [(name, str(value)) for name, value in (manifest.get("versions") or {}).items()]
+    pairs += [(f"hash of {name}", str(value)) for name, value in (manifest.get("hashes") or {}).items()]
+    return [(name.replace("_", " "), value) for name, value in pairs if value]
 
 
 def replay(run: Run) -> str:
@@ -103,9 +103,9 @@ def replay(run: Run) -> str:
     if run.manifest.get("command"):
         return str(run.manifest["command"])
     settings = run.manifest.get("settings") or {}
-    told = settings | {key: value for key, value in (run.manifest.get("sources") or {}).items() if key not in settings}
-    model = told.pop("model", None) or "…"
-    given = {key: value for key, value in told.items() if key in declared() and value not in (None, [], ())}
+    setup = settings | {key: value for key, value in (run.manifest.get("sources") or {}).items() if key not in settings}
+    model = setup.pop("model", None) or "…"
+    given = {key: value for key, value in setup.items() if key in declared() and value not in (None, [], ())}
     arguments = ",\n".join(f"    {key}={value!r}" for key, value in given.items())
     return f"autoselect.search(\n    {model!r},\n{arguments},\n)"
 

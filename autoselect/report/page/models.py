@@ -70,8 +70,8 @@ def model_rows(run: Run, places: Mapping[str, int]) -> list[Row]:
     rows, met, left = [], set(), most_left(run.summary)
     for record in records(run.trials):
         row = _trial(record, metric, places, further)
-        told = number(record.get("left_ops"))
-        row["left_ops"] = left.get(row["id"]) if told is None else told
+        left_ops = number(record.get("left_ops"))
+        row["left_ops"] = left.get(row["id"]) if left_ops is None else left_ops
         member = members.get(row["id"])
         if member is not None and row["state"] == "complete" and row["id"] not in met:
             met.add(row["id"])
@@ -117,10 +117,10 @@ def in_int16(record: Mapping[str, Any]) -> list[str]:
 
 def _recipe(record: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        found = json.loads(_text(record.get("recipe")))
+        recipe = json.loads(_text(record.get("recipe")))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return recipe if isinstance(recipe, dict) else {}
 
 
 def reference_points(run: Run) -> list[Row]:
@@ -147,8 +147,8 @@ def cards(run: Run, models: Sequence[Row]) -> list[Row]:
     rows = [row for row in front_rows(run.front, run.summary) if row.picks]
     every = [*references.values(), *rows]
     scale, axis = largest(value for row in every for value in (row.score, row.heldout)), _axis(every)
-    found = [_card(run, row, members.get(row.label, {}), references, scale, axis) for row in rows]
-    return sorted(found, key=lambda card: pick_order(card["picks"][0]))
+    pick_cards = [_card(run, row, members.get(row.label, {}), references, scale, axis) for row in rows]
+    return sorted(pick_cards, key=lambda card: pick_order(card["picks"][0]))
 
 
 def _card(
@@ -185,10 +185,10 @@ def _card(
 def _further(row: ModelRow, column: str) -> Row:
     """One more objective on a card: its name, its value, and the quartiles of a latency."""
     value, low, high = row.cost(column), row.further.get("latency_low"), row.further.get("latency_high")
-    found = {"name": BY_COLUMN[column].label, "value": format_cost(column, value), "note": ""}
+    objective = {"name": BY_COLUMN[column].label, "value": format_cost(column, value), "note": ""}
     if BY_COLUMN[column].noisy and value is not None and low is not None and high is not None:
-        found |= {"value": f"{value:.3g}", "note": f"{low:.3g} to {high:.3g}, noisy"}
-    return found
+        objective |= {"value": f"{value:.3g}", "note": f"{low:.3g} to {high:.3g}, noisy"}
+    return objective
 
 
 def export_command(run: Run, name: str) -> str:

@@ -87,16 +87,16 @@ CURED_BY = {
 
 
 def _cures(run: Run) -> dict[str, Row]:
-    """Of each node what is broken in plain 8-bit integers, and the cheapest cure; none for runs that did not ask."""
-    found = {}
+    """What is broken of each node in plain 8-bit integers, and the cheapest cure; none for runs that did not ask."""
+    cures = {}
     for row in read_table(RunFolder(run.directory).cures, _CURES):
         left = number_of(row[f"{row['broken']}_sqnr_db"]) if row["broken"] in LIMITS else None
-        found[row["tensor_name"]] = {
+        cures[row["tensor_name"]] = {
             "name": CURED_BY.get(row["cure"], row["cure"]),
             "broken": "" if left is None else f"{row['broken']} {left:.1f}\N{NO-BREAK SPACE}dB".replace("-", "−"),
             "reason": row["reason"].replace("-", "−"),
         }
-    return found
+    return cures
 
 
 def short_name(name: str, folder: str) -> str:
@@ -113,7 +113,7 @@ def has_estimates(run: Run) -> bool:
 
 
 def _shares(run: Run) -> dict[str, Row]:
-    """Of each node its unit and the unit's share of the sum of all units' damage."""
+    """The unit of each node, and the unit's share of the sum of all units' damage."""
     rows = read_table(RunFolder(run.directory).sensitivity, _SENSITIVITY)
     column = "estimate" if has_estimates(run) else "probe"
     damage = {row["unit"]: number_of(row[column]) or 0.0 for row in rows}
@@ -147,28 +147,28 @@ def strips(run: Run, nodes: Sequence[Row]) -> list[Row]:
         For each member ``id``, ``picks``, ``runs`` (``kind``, ``start``, ``length``, ``height``, ``text``) and
         ``text``, which says the same in words.
     """
-    found = []
+    rows = []
     picks = {str(row["id"]): str(row["pick"]) for row in records(run.front)}
     for trial in _front_trials(run):
         kinds = _kinds(run, trial, nodes)
         runs = list(_runs(kinds, nodes))
         name = str(trial["id"])
-        found.append({"id": name, "picks": picks.get(name, ""), "runs": runs, "text": _in_words(runs)})
-    return found
+        rows.append({"id": name, "picks": picks.get(name, ""), "runs": runs, "text": _in_words(runs)})
+    return rows
 
 
-def shown(found: Sequence[Row]) -> list[Row]:
+def shown(rows: Sequence[Row]) -> list[Row]:
     """The strips of the picks, and of as many other members as a page can have: each is hundreds of elements."""
-    first = sorted(range(len(found)), key=lambda place: not found[place]["picks"])
-    return [found[place] for place in sorted(first[:40])]
+    first = sorted(range(len(rows)), key=lambda place: not rows[place]["picks"])
+    return [rows[place] for place in sorted(first[:40])]
 
 
 def _kinds(run: Run, trial: Record, nodes: Sequence[Row]) -> list[str]:
     """What each node is, from the model's file where it is there, else from recipe and fallbacks."""
     path = run.directory / "front" / f"{trial['id']}.tflite"
     built = _kinds_built(path)
-    told = {} if all(node["name"] in built for node in nodes) else _kinds_told(trial)
-    return [built.get(node["name"]) or told.get(node["name"], "integer") for node in nodes]
+    recipe_kinds = {} if all(node["name"] in built for node in nodes) else _kinds_told(trial)
+    return [built.get(node["name"]) or recipe_kinds.get(node["name"], "integer") for node in nodes]
 
 
 def _kinds_built(path: Path) -> dict[str, str]:
@@ -182,7 +182,7 @@ def _kinds_built(path: Path) -> dict[str, str]:
 
 
 def _kinds_told(trial: Record) -> dict[str, str]:
-    """Of the nodes that the recipe names; all others are integer."""
+    """The kinds of the nodes that the recipe names; all others are integer."""
     names = {*left_out(trial), *in_int16(trial)}
     reasons = fallbacks_in(trial)
     recipe = Recipe.from_json(str(trial.get("recipe"))) if names else Recipe()
@@ -213,7 +213,7 @@ def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
     members = {str(row["id"]): wholes[str(row["origin"])] for row in records(run.trials) if row.get("origin") in wholes}
     members |= {row.label: row for row in front_rows(run.front, run.summary)}
     searched = {str(row["id"]): number(row.get("drop")) for row in records(run.front)}
-    found = []
+    rows = []
     for row in read_table(RunFolder(run.directory).islands, _ISLANDS):
         island = [places[name] for name in json.loads(row["nodes"]) if name in places]
         if not island or row["id"] not in members:
@@ -222,7 +222,7 @@ def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
         buys, source = _buys(row, members, searched.get(row["id"]), str(run.summary["metric"]))
         is_forecast = bool(run.summary.get("compiler")) and not row["id_without"]
         penalty = _signed(number_of(row["penalty"]) or 0.0, format_penalty)
-        found.append(
+        rows.append(
             {
                 "id": row["id"],
                 "picks": ", ".join(members[row["id"]].picks),
@@ -236,7 +236,7 @@ def island_rows(run: Run, nodes: Sequence[Row]) -> list[Row]:
                 "is_forecast": is_forecast,
             }
         )
-    return found
+    return rows
 
 
 def _where(members: Sequence[Row]) -> str:

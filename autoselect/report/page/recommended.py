@@ -36,20 +36,20 @@ def class_rows(run: Run) -> list[Row]:
         {key: int(number_of(row[key]) or 0) for key in _CLASSES}
         for row in read_table(RunFolder(run.directory).heldout_classes, _CLASSES)
     ]
-    most = max((abs(one["float_right"] - one["right"]) for one in counts), default=0)
+    most = max((abs(tally["float_right"] - tally["right"]) for tally in counts), default=0)
     ordered = sorted(counts, key=lambda c: (c["right"] - c["float_right"], c["agreed"] - c["support"], c["number"]))
     return [
         {
-            "name": one["number"],
-            "support": one["support"],
-            "float": one["float_right"],
-            "model": one["right"],
-            "change": _signed(one["right"] - one["float_right"]),
-            "share": abs(one["right"] - one["float_right"]) / most if most else 0.0,
-            "gains": one["right"] > one["float_right"],
-            "changed": one["support"] - one["agreed"],
+            "name": tally["number"],
+            "support": tally["support"],
+            "float": tally["float_right"],
+            "model": tally["right"],
+            "change": _signed(tally["right"] - tally["float_right"]),
+            "share": abs(tally["right"] - tally["float_right"]) / most if most else 0.0,
+            "gains": tally["right"] > tally["float_right"],
+            "changed": tally["support"] - tally["agreed"],
         }
-        for one in ordered[:15]
+        for tally in ordered[:15]
     ]
 
 
@@ -69,12 +69,12 @@ def sample_rows(run: Run) -> list[Row]:
         Rows of ``index``, ``group``, ``sqnr`` and, of classifiers, ``label``, ``float`` and ``model`` (answers); empty
         texts for what is not known.
     """
-    found = []
+    samples = []
     for row in read_table(RunFolder(run.directory).heldout_samples, _SAMPLES):
         decibels = number_of(row["sqnr_db"])
         if decibels is None or decibels >= 200.0:
             continue
-        found.append(
+        samples.append(
             {
                 "index": row["index"],
                 "group": row["group"],
@@ -84,7 +84,7 @@ def sample_rows(run: Run) -> list[Row]:
                 "model": row["answer"],
             }
         )
-    return found[:15]
+    return samples[:15]
 
 
 def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
@@ -109,11 +109,11 @@ def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
         return []
     chosen = _recommended_bits(run, [*shorts])
     total = sum(rows[-1]["packed_bytes"] for rows in by_node.values()) or 1.0
-    found = []
+    layers = []
     for name, rows in by_node.items():
         fewest, whole = rows[0], rows[-1]
         saved = whole["packed_bytes"] - fewest["packed_bytes"]
-        found.append(
+        layers.append(
             {
                 "name": name,
                 "short": shorts.get(name, name),
@@ -127,7 +127,7 @@ def level_rows(run: Run, shorts: Mapping[str, str]) -> list[Row]:
                 "chosen": chosen.get(name),
             }
         )
-    return sorted(found, key=lambda row: (-row["worth"], row["name"]))
+    return sorted(layers, key=lambda row: (-row["worth"], row["name"]))
 
 
 def _decibels(noise: float) -> str:

@@ -87,30 +87,30 @@ def chips_of(summary: Mapping[str, Any]) -> tuple[Chip, ...]:
     if not first.get("members"):
         return ()
     others = (first.get("others") or {}).values()
-    return tuple(_chip(found, summary) for found in (first, *others) if found.get("members"))
+    return tuple(_chip(compiler, summary) for compiler in (first, *others) if compiler.get("members"))
 
 
 def most_left(summary: Mapping[str, Any]) -> dict[str, int]:
     """How many ops are left to the CPU, by id; of several chips, the most that any leaves."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for chip in chips_of(summary):
         for key, model in chip.models.items():
-            found[key] = max(found.get(key, 0), model.left_ops)
-    return found
+            counts[key] = max(counts.get(key, 0), model.left_ops)
+    return counts
 
 
 def asks_compiler(summary: Mapping[str, Any]) -> bool:
     """Whether the compiler of a chip decides where ops run; also of a run that was stopped before any was compiled."""
-    found = summary.get("compiler")
-    return found is not None and "compiled" not in found  # Vela only confirms what the profile says.
+    compiler = summary.get("compiler")
+    return compiler is not None and "compiled" not in compiler  # Vela only confirms what the profile says.
 
 
-def _chip(found: Mapping[str, Any], summary: Mapping[str, Any]) -> Chip:
-    emulated = found.get("emulated") or {}
+def _chip(compiler: Mapping[str, Any], summary: Mapping[str, Any]) -> Chip:
+    emulated = compiler.get("emulated") or {}
     return Chip(
-        name=str(found.get("chip") or summary.get("target")),
-        models={key: _on_chip(made, emulated.get(key) or {}) for key, made in found["members"].items()},
-        versions=found.get("versions") or {},
+        name=str(compiler.get("chip") or summary.get("target")),
+        models={key: _on_chip(made, emulated.get(key) or {}) for key, made in compiler["members"].items()},
+        versions=compiler.get("versions") or {},
     )
 
 
@@ -132,27 +132,31 @@ def broken_limit(chip: Chip, ids: Iterable[str], summary: Mapping[str, Any]) -> 
     """
     emulated = [model for key in set(ids) if (model := chip.models.get(key)) is not None and model.scores]
     allowed_drop, metric = float(summary["allowed_drop"]), str(summary["metric"])
-    count, limit, told = sum(model.breaks(allowed_drop) for model in emulated), asked(allowed_drop, metric), list[str]()
+    count, limit, sentences = (
+        sum(model.breaks(allowed_drop) for model in emulated),
+        asked(allowed_drop, metric),
+        list[str](),
+    )
     if count:
         which = f"{count} of the {counted(len(emulated), 'emulated model')}"
         which += f" {'breaks' if count == 1 else 'break'} the limit: {limit}."
-        told.append(f"On the emulation of {chip.name}, with 95 % confidence, {which}")
+        sentences.append(f"On the emulation of {chip.name}, with 95 % confidence, {which}")
     own = chip.models.get(str((summary.get("picks") or {}).get("recommended")))
     bound = None if own is None or own.breaks(allowed_drop) else own.score("bound")
     if bound is not None and bound > allowed_drop:
-        told.append(
+        sentences.append(
             f"On the emulation of {chip.name} the samples do not show that the recommended model keeps the limit: it "
             f"{lost_at_most(bound, metric)} with 95 % confidence; {asked(allowed_drop, metric, missed_by=bound)}."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def reference_ids(trials: pd.DataFrame) -> dict[str, str]:
     """Ids of the references that were trials, by their keys in a summary."""
-    found = {str(row.get("origin")): row.get("id") for row in reversed(records(trials))}
+    ids = {str(row.get("origin")): row.get("id") for row in reversed(records(trials))}
     return {
         origin.removeprefix("baseline:"): key
-        for origin, key in found.items()
+        for origin, key in ids.items()
         if origin.startswith("baseline:") and isinstance(key, str)
     }
 
@@ -170,11 +174,11 @@ def chip_lines(
     lines, broken = list[str](), list[str]()
     for chip in chips_of(summary):
         keys = [(name, ids.get(row.reference, row.label)) for name, row in rows]
-        found = [(name, chip.models[key]) for name, key in keys if key in chip.models]
-        if found:
-            lines += [*aligned(_cells(chip, found, summary), right=range(1, 6)), ""]
-            if told := broken_limit(chip, [key for _, key in keys], summary):
-                broken.append(told)
+        models = [(name, chip.models[key]) for name, key in keys if key in chip.models]
+        if models:
+            lines += [*aligned(_cells(chip, models, summary), right=range(1, 6)), ""]
+            if note := broken_limit(chip, [key for _, key in keys], summary):
+                broken.append(note)
     emulated = any(chip.emulated for chip in chips_of(summary))
     return (*lines[:-1], *broken, NOTE if emulated else _UNEMULATED) if lines else ()
 
@@ -185,8 +189,8 @@ def _cells(chip: Chip, models: Sequence[tuple[str, OnChip]], summary: Mapping[st
     scale = scale_of(metric, [score for pair in scores for score in pair if score is not None])
     unit = scale.unit if metric in SHARES else f"{label(metric)} {scale.unit}".rstrip()
     scored = (f"emulated {unit}", f"CPU {scale.unit}".rstrip()) if chip.emulated else ()
-    found: list[tuple[str, ...]] = [(f"on {chip.name}", "partitions", "left ops", "DDR", *scored)]
+    rows: list[tuple[str, ...]] = [(f"on {chip.name}", "partitions", "left ops", "DDR", *scored)]
     for (name, model), pair in zip(models, scores, strict=True):
         texts = [MISSING if score is None else scale.text(score) for score in pair] if chip.emulated else []
-        found.append((name, str(model.partitions), str(model.left_ops), model.ddr_text, *texts))
-    return found
+        rows.append((name, str(model.partitions), str(model.left_ops), model.ddr_text, *texts))
+    return rows

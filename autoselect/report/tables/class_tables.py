@@ -110,9 +110,9 @@ def _class_section(report: Report, names: Sequence[str], width: int) -> Section:
     heading = "  ".join(f"{_CLASS_FIGURES[key]:>5}" for key in figures)
     rows: list[Row] = [("", *map(short_name, names)), ("class  support", *[heading] * len(names))]
     for number in shown:
-        found = by_class[number]
-        cells = ("  ".join(f"{_share(found[name][key]):>5}" for key in figures) for name in names)
-        rows.append((f"{number:>5}  {found[names[0]]['support']:>7}", *cells))
+        rows_by_model = by_class[number]
+        cells = ("  ".join(f"{_share(rows_by_model[name][key]):>5}" for key in figures) for name in names)
+        rows.append((f"{number:>5}  {rows_by_model[names[0]]['support']:>7}", *cells))
     return Section(title=title, lines=_blocks(rows, width))
 
 
@@ -155,13 +155,13 @@ def _matrix_section(report: Report, name: str) -> Section:
 
 
 def _disagreement_section(report: Report, name: str) -> Section:
-    found = of_models(report["disagreements"], [name])
-    ours = sum(row["answer"] == row["label"] for row in found)
-    theirs = sum(row["float_answer"] == row["label"] for row in found)
+    samples = of_models(report["disagreements"], [name])
+    ours = sum(row["answer"] == row["label"] for row in samples)
+    theirs = sum(row["float_answer"] == row["label"] for row in samples)
     lines = [
-        f"{len(found)} of {report['samples']} samples; float is right on {theirs} of them, {clean(name)} on {ours}."
+        f"{len(samples)} of {report['samples']} samples; float is right on {theirs} of them, {clean(name)} on {ours}."
     ]
-    surest = sorted(found, key=lambda row: (-row["float_probability"], row["index"]))[:_ROWS_SHOWN]
+    surest = sorted(samples, key=lambda row: (-row["float_probability"], row["index"]))[:_ROWS_SHOWN]
     if surest:
         rows: list[Row] = [("sample", "label", "float", "prob.", short_name(name), "prob.")]
         rows += [
@@ -174,7 +174,7 @@ def _disagreement_section(report: Report, name: str) -> Section:
             for row in surest
         ]
         lines += aligned(rows, right=range(6))
-    some = f", the {len(surest)} of which float is surest" if len(surest) < len(found) else ""
+    some = f", the {len(surest)} of which float is surest" if len(surest) < len(samples) else ""
     return Section(title=f"Where {clean(name)} leaves float{some}", lines=tuple(lines))
 
 

@@ -105,11 +105,11 @@ def reference_rows(summary: Mapping[str, Any]) -> tuple[ModelRow, ...]:
     base = number((references.get("float") or {}).get(metric))
     rows: list[ModelRow] = []
     for key, name in REFERENCE_LABELS.items():
-        found = references.get(key) or {}
-        score = number(found.get(metric))
+        reference = references.get(key) or {}
+        score = number(reference.get(metric))
         drop = None if base is None or score is None else drop_from(base, score, direction)
-        label = name.replace("all-integer", all_integer(number(found.get("float_ops"))))
-        row = _row({**found, "drop": drop}, summary, label=label, heldout="heldout")
+        label = name.replace("all-integer", all_integer(number(reference.get("float_ops"))))
+        row = _row({**reference, "drop": drop}, summary, label=label, heldout="heldout")
         rows += [] if row is None else [replace(row, reference=key)]
     return tuple(rows)
 
@@ -253,8 +253,8 @@ def records(table: pd.DataFrame | Table) -> list[Record]:
     """The rows of a data frame or of a list of rows, in their order."""
     if isinstance(table, Sequence):
         return list(table)
-    found: list[Record] = table.to_dict("records")  # type: ignore[assignment]
-    return found
+    rows: list[Record] = table.to_dict("records")  # type: ignore[assignment]
+    return rows
 
 
 def column(rows: Table, name: str) -> np.ndarray:
@@ -263,7 +263,7 @@ def column(rows: Table, name: str) -> np.ndarray:
     Returns:
         Shape (n_rows,), float64, NaN where a row has no finite number.
     """
-    return np.array([np.nan if (found := number(row.get(name))) is None else found for row in rows], dtype=np.float64)
+    return np.array([np.nan if (cell := number(row.get(name))) is None else cell for row in rows], dtype=np.float64)
 
 
 def _rows(table: pd.DataFrame, summary: Mapping[str, Any], heldout: str = "") -> list[ModelRow]:
@@ -296,8 +296,8 @@ def _row(record: Mapping[Any, Any], summary: Mapping[str, Any], *, label: str, h
 
 
 def _pick_names(cell: object) -> tuple[str, ...]:
-    found = [name.strip() for name in cell.split(",")] if isinstance(cell, str) else []
-    return tuple(sorted(filter(None, found), key=pick_order))
+    names = [name.strip() for name in cell.split(",")] if isinstance(cell, str) else []
+    return tuple(sorted(filter(None, names), key=pick_order))
 
 
 def pick_order(name: str) -> tuple[int, str]:

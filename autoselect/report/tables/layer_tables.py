@@ -53,8 +53,8 @@ def worst(rows: Table, count: int) -> tuple[Suspect, ...]:
     """The nodes of largest rmse/scale, worst first; ties in graph order; nodes without a figure are left out."""
     errors = column(rows, ERROR)
     order = np.argsort(-errors, kind="stable")
-    known = [int(place) for place in order if np.isfinite(errors[place])]
-    return tuple(Suspect(place=place, row=rows[place], error=float(errors[place])) for place in known[:count])
+    places = [int(place) for place in order if np.isfinite(errors[place])]
+    return tuple(Suspect(place=place, row=rows[place], error=float(errors[place])) for place in places[:count])
 
 
 def is_accumulated(row: Record) -> bool:
@@ -64,8 +64,8 @@ def is_accumulated(row: Record) -> bool:
 
 def node_number(row: Record, place: int) -> str:
     """The op's index in the graph, or the row where the table has none."""
-    found = number(row.get("index"))
-    return str(place if found is None else int(found))
+    index = number(row.get("index"))
+    return str(place if index is None else int(index))
 
 
 def name_of(row: Record, limit: int | None = None) -> str:
@@ -210,13 +210,13 @@ def advice_lines(advice: Iterable[Advice], *, width: int = 80) -> tuple[str, ...
         inner = " " * len(number_of)
         lines += ["" for _ in range(place > 1)]
         lines += _wrapped(item.title, width, first=number_of, rest=inner)
-        told = (
+        parts = (
             ("At", some(item.subjects, 4)),
             ("Found", item.evidence),
             ("Held against", f"{item.threshold} ({item.source})" if item.source else item.threshold),
             ("Do", item.action),
         )
-        for label, text in told:
+        for label, text in parts:
             if text:
                 lines += _wrapped(f"{label}: {text}", width, first=inner, rest=f"{inner}  ")
     return tuple(lines)
@@ -242,11 +242,11 @@ def ablation_lines(table: pd.DataFrame | Table, *, width: int = 80) -> tuple[str
         ("leave_one_out", False, "With one node left float, the outputs' error is smallest for {name}: {value}"),
     ):
         values = column(rows, name)
-        known = int(np.isfinite(values).sum())
-        if known:
+        count = int(np.isfinite(values).sum())
+        if count:
             best = int(np.nanargmax(values) if largest else np.nanargmin(values))
-            told = words.format(name=name_of(rows[best]), value=_short(float(values[best])))
-            lines += _wrapped(f"{told} of the signal's power ({known} measured).", width, first="", rest="  ")
+            sentence = words.format(name=name_of(rows[best]), value=_short(float(values[best])))
+            lines += _wrapped(f"{sentence} of the signal's power ({count} measured).", width, first="", rest="  ")
     return tuple(lines)
 
 
@@ -254,7 +254,7 @@ def facts_line(facts: Mapping[str, Any]) -> str:
     """What was measured on what, in one sentence; facts that are missing are left out."""
     data = "debug samples" if facts.get("debug_data_given") else "of them"
     weights = "per-channel" if facts.get("per_channel", True) else "per-tensor"
-    told = [
+    parts = [
         f"{facts['nodes']} nodes" if "nodes" in facts else "",
         f"{weights} weights{', mixed by a recipe' if facts.get('recipe') else ''}",
         f"calibrated on {facts['calibration_samples']} samples" if "calibration_samples" in facts else "",
@@ -262,14 +262,14 @@ def facts_line(facts: Mapping[str, Any]) -> str:
         f"{_total(facts.get('seconds'))}",
     ]
     model = " ".join(str(facts.get("model") or "").split())
-    return clean(f"{model}: {', '.join(filter(None, told))}." if model else f"{', '.join(filter(None, told))}.")
+    return clean(f"{model}: {', '.join(filter(None, parts))}." if model else f"{', '.join(filter(None, parts))}.")
 
 
 def _total(seconds: object) -> str:
     """The stages' seconds together."""
     if not isinstance(seconds, Mapping):
         return ""
-    total = sum(found for value in seconds.values() if (found := number(value)) is not None)
+    total = sum(stage_seconds for value in seconds.values() if (stage_seconds := number(value)) is not None)
     return f"{total:.1f} s"
 
 

@@ -33,7 +33,7 @@ _ON_CHIP = {
     "crossing_tensors": "crossings",
     "crossing_bytes": "crossing bytes",
 }
-"""The same where a chip's compiler decides."""
+"""Names of the columns of costs if a chip's compiler decides them."""
 _PARTS = {
     "weights_bytes": "weights",
     "metadata_bytes": "metadata",
@@ -206,12 +206,12 @@ def _values(label: str, models: Sequence[Analysis], value: Callable[[Analysis], 
 
 def _score_rows(models: Sequence[Analysis]) -> tuple[Row, ...]:
     scores = [model.get("score") for model in models]
-    found = [score for score in scores if score is not None]
-    if len(found) < len(models):
+    measured_scores = [score for score in scores if score is not None]
+    if len(measured_scores) < len(models):
         return ()
-    scale = largest(score["value"] for score in found)
-    ends = {label(str(found[0]["metric"])): "value", "  95 % from": "low", "  95 % to": "high"}
-    return tuple((label, *(_score(score[end], scale) for score in found)) for label, end in ends.items())
+    scale = largest(score["value"] for score in measured_scores)
+    ends = {label(str(measured_scores[0]["metric"])): "value", "  95 % from": "low", "  95 % to": "high"}
+    return tuple((label, *(_score(score[end], scale) for score in measured_scores)) for label, end in ends.items())
 
 
 def _score(value: float, scale: float | None) -> str:

@@ -98,12 +98,12 @@ def cells(
     scale = scale_of(metric, [row.score for _, row in rows])
     says_drop = metric != CLOSENESS
     heading = f"{'held-out' if unseen else 'search'} {_cut(label(metric))} {scale.unit}".rstrip()
-    found = [("", heading, *(["drop"] if says_drop else []), *map(_heading, costs))]
+    table = [("", heading, *(["drop"] if says_drop else []), *map(_heading, costs))]
     largest_costs = {column: largest(row.cost(column) for _, row in rows) for column in costs}
     for name, row in rows:
         score = row.heldout if unseen else row.score
         drop = row.drop if score is not None and name != "float" else None
-        found.append(
+        table.append(
             (
                 name,
                 MISSING if score is None else _score(row, score, scale, with_interval=with_interval),
@@ -111,7 +111,7 @@ def cells(
                 *(_cost(column, row.cost(column), largest_costs[column]) for column in costs),
             )
         )
-    return found
+    return table
 
 
 def _score(row: ModelRow, score: float, scale: Scale, *, with_interval: bool) -> str:
@@ -152,7 +152,7 @@ def count_lines(summary: Mapping[str, Any], workers: object = None) -> tuple[str
     proposed, scored, reused, failed = (int(counts.get(name) or 0) for name in ("trials", "scored", "reused", "failed"))
     dropped = int(counts.get("dropped", proposed - scored - reused - failed))
     samples = [f"{evaluated[n]:,} {w}" for n, w in (("search", "search"), ("heldout", "held-out")) if evaluated.get(n)]
-    told = [
+    parts = [
         f"{counted(dropped + reused, 'full evaluation')} saved",
         *([f"{' and '.join(samples)} samples"] if samples else []),
         *([counted(workers, "worker")] if isinstance(workers, int) else []),
@@ -160,5 +160,5 @@ def count_lines(summary: Mapping[str, Any], workers: object = None) -> tuple[str
     return (
         f"{counted(proposed, 'trial')}: {scored:,} scored, {dropped:,} dropped by racing, {reused:,} reused, "
         f"{failed:,} failed.",
-        f"{'; '.join(told)}.",
+        f"{'; '.join(parts)}.",
     )

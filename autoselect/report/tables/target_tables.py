@@ -17,10 +17,10 @@ Row = tuple[str, ...]
 _INDENT = "  "
 
 
-def cost_rows(found: Mapping[str, Any]) -> list[Row]:
+def cost_rows(assessment: Mapping[str, Any]) -> list[Row]:
     """The verdict, and what the penalty is made of."""
-    target = found["target"]
-    places = Counter(one["place"] for one in target["placements"])
+    target = assessment["target"]
+    places = Counter(placement["place"] for placement in target["placements"])
     forecast = target.get("forecast")
     expected = f" (forecast {forecast['segments']})" if forecast and forecast["uncompiled"] is None else ""
     placed_by = ", forecast" if expected and _has_several_units(target) else ""
@@ -41,16 +41,16 @@ def cost_rows(found: Mapping[str, Any]) -> list[Row]:
 
 def _penalty_rows(target: Mapping[str, Any]) -> list[Row]:
     """The penalty, and which of compiler and profile it is of."""
-    told, forecast = f"{figure(target['penalty'])} {target['unit']}", target.get("forecast")
+    cost, forecast = f"{figure(target['penalty'])} {target['unit']}", target.get("forecast")
     if _has_several_units(target):
         return each_cost(target)
     if forecast is None:
-        return [("penalty", told)]
+        return [("penalty", cost)]
     if forecast["uncompiled"] is not None:
-        return [("penalty", f"{told}, forecast. Not compiled: {clean(forecast['uncompiled'])}")]
+        return [("penalty", f"{cost}, forecast. Not compiled: {clean(forecast['uncompiled'])}")]
     left = ", ".join(f"{count} {name}" for name, count in forecast["host_ops"].items()) or "none"
     expected = f"{figure(forecast['penalty'])} {target['unit']}"
-    return [("penalty", f"{told}, compiled"), ("  left", f"to the CPU by the compiler: {left}"), ("forecast", expected)]
+    return [("penalty", f"{cost}, compiled"), ("  left", f"to the CPU by the compiler: {left}"), ("forecast", expected)]
 
 
 def each_cost(target: Mapping[str, Any]) -> list[Row]:
@@ -68,9 +68,9 @@ def _has_several_units(target: Mapping[str, Any]) -> bool:
     return len(target["costs"]) > 1
 
 
-def placement_rows(found: Mapping[str, Any]) -> list[Row]:
+def placement_rows(inspection: Mapping[str, Any]) -> list[Row]:
     """Each op of the main subgraph: number, type, precision, place, cost on the sole chip, and reason."""
-    ops = found["subgraphs"][0]["ops"]
+    ops = inspection["subgraphs"][0]["ops"]
     header = ("op", "type", "precision", "place", "cost", "why")
     body = [
         (
@@ -81,29 +81,29 @@ def placement_rows(found: Mapping[str, Any]) -> list[Row]:
             figure(placed["cost"]),
             clean(placed["reason"]),
         )
-        for i, (op, placed) in enumerate(zip(ops, found["target"]["placements"], strict=True))
+        for i, (op, placed) in enumerate(zip(ops, inspection["target"]["placements"], strict=True))
     ]
     rows: list[Row] = [header, *body]
-    return [(*row[:4], *row[5:]) for row in rows] if _has_several_units(found["target"]) else rows
+    return [(*row[:4], *row[5:]) for row in rows] if _has_several_units(inspection["target"]) else rows
 
 
-def island_rows(found: Mapping[str, Any]) -> list[Row]:
+def island_rows(inspection: Mapping[str, Any]) -> list[Row]:
     """Each island: number, ops by type, their numbers, and what it costs on the sole chip."""
-    ops, unit = found["subgraphs"][0]["ops"], found["target"]["unit"]
+    ops, unit = inspection["subgraphs"][0]["ops"], inspection["target"]["unit"]
     body = []
-    for number, island in enumerate(found["target"]["islands"], start=1):
+    for number, island in enumerate(inspection["target"]["islands"], start=1):
         types = Counter(str(ops[i]["op_type"]) for i in island["ops"])
-        told = ", ".join(f"{count} {name}" if count > 1 else name for name, count in types.items())
-        body.append((str(number), told, ranges(island["ops"]), figure(island["gain"])))
+        type_counts = ", ".join(f"{count} {name}" if count > 1 else name for name, count in types.items())
+        body.append((str(number), type_counts, ranges(island["ops"]), figure(island["gain"])))
     if not body:
         return [("none",)]
     rows: list[Row] = [("island", "ops", "numbers", f"costs, {unit}"), *body]
-    return [row[:3] for row in rows] if _has_several_units(found["target"]) else rows
+    return [row[:3] for row in rows] if _has_several_units(inspection["target"]) else rows
 
 
-def advice_lines(found: Mapping[str, Any]) -> list[str]:
+def advice_lines(inspection: Mapping[str, Any]) -> list[str]:
     """The one island whose removal would help the sole chip most, in a sentence; none if all its ops are int8."""
-    target = found["target"]
+    target = inspection["target"]
     if target["best_island"] is None or _has_several_units(target):
         return []
     ops = target["islands"][target["best_island"]]["ops"]
@@ -230,10 +230,10 @@ def left_rows(chip: Chip) -> list[Row]:
 
 def by_reason(left: Iterable[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
     """Left ops by reason, the most frequent reason first; ties by their first op."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    ops_by_reason: dict[str, list[Mapping[str, Any]]] = {}
     for op in left:
-        found.setdefault(str(op["reason"]), []).append(op)
-    return sorted(found.items(), key=lambda pair: -len(pair[1]))
+        ops_by_reason.setdefault(str(op["reason"]), []).append(op)
+    return sorted(ops_by_reason.items(), key=lambda pair: -len(pair[1]))
 
 
 def types_text(types: Mapping[str, int]) -> str:

@@ -22,26 +22,26 @@ def answer_rows(answers: Sequence[Mapping[str, Any]], headings: Sequence[str]) -
     return [("", *headings), *((name, *(column[name] for column in columns)) for name in names)]
 
 
-def _cells(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    metric = str(found["metric"])
-    yield "size", format_size(found["size_bytes"])
-    yield "penalty", format_penalty(found["penalty"]) + (" (compiled)" if found["compiled"] else "")
-    yield _FORECAST, format_penalty(found["forecast_penalty"])
-    yield "segments", str(found["segments"])
-    yield "nodes", ", ".join(f"{found['kinds'][kind]} {kind}" for kind in _KINDS if kind in found["kinds"])
-    yield "float ops", str(found["float_ops"])
-    yield "crossing", format_size(found["crossing_bytes"])
-    yield "peak activations", format_size(found["arena_bytes"])
-    yield "expected", MISSING if found["drop"] is None else lost(found["drop"], metric)
-    yield "nine in ten", _interval(found, metric)
-    yield within(found["allowed_drop"], metric), _share(found["chance_within"])
-    yield "on the front", _share(found["chance_on_front"])
-    scored = found["scored_drop"]
-    yield "scored", MISSING if scored is None else f"trial {found['trial']} {lost(scored, metric)}"
+def _cells(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    metric = str(answer["metric"])
+    yield "size", format_size(answer["size_bytes"])
+    yield "penalty", format_penalty(answer["penalty"]) + (" (compiled)" if answer["compiled"] else "")
+    yield _FORECAST, format_penalty(answer["forecast_penalty"])
+    yield "segments", str(answer["segments"])
+    yield "nodes", ", ".join(f"{answer['kinds'][kind]} {kind}" for kind in _KINDS if kind in answer["kinds"])
+    yield "float ops", str(answer["float_ops"])
+    yield "crossing", format_size(answer["crossing_bytes"])
+    yield "peak activations", format_size(answer["arena_bytes"])
+    yield "expected", MISSING if answer["drop"] is None else lost(answer["drop"], metric)
+    yield "nine in ten", _interval(answer, metric)
+    yield within(answer["allowed_drop"], metric), _share(answer["chance_within"])
+    yield "on the front", _share(answer["chance_on_front"])
+    scored = answer["scored_drop"]
+    yield "scored", MISSING if scored is None else f"trial {answer['trial']} {lost(scored, metric)}"
 
 
-def _interval(found: Mapping[str, Any], metric: str) -> str:
-    low, high = found["drop_low"], found["drop_high"]
+def _interval(answer: Mapping[str, Any], metric: str) -> str:
+    low, high = answer["drop_low"], answer["drop_high"]
     if low is None or high is None or low != low or high != high:
         return MISSING
     return between(low, high, metric) if low < high else lost(low, metric)
@@ -51,42 +51,44 @@ def _share(chance: float | None) -> str:
     return MISSING if chance is None else f"{100 * chance:.0f} %"
 
 
-def answer_sentences(found: Mapping[str, Any], how: str = "--score tells.") -> list[str]:
+def answer_sentences(answer: Mapping[str, Any], how: str = "--score tells.") -> list[str]:
     """What the rows do not say of an answer; ``how`` says how one learns what nobody knows."""
-    told, metric = [], str(found["metric"])
-    if found["refusal"]:
-        told.append(f"{found['refusal']}.")
-    if found["unknown"]:
-        told.append(f"Nobody knows what it loses: {found['unknown']}. {how}")
-    if found["approximate"]:
-        told.append(
+    remarks, metric = [], str(answer["metric"])
+    if answer["refusal"]:
+        remarks.append(f"{answer['refusal']}.")
+    if answer["unknown"]:
+        remarks.append(f"Nobody knows what it loses: {answer['unknown']}. {how}")
+    if answer["approximate"]:
+        remarks.append(
             "It parts nodes that the search moves together, so no trial is like it: the guess is that of the nearest "
             f"candidate that does not, and less sure. {how}"
         )
-    if found["fallbacks"]:
-        reasons = sorted(set(found["fallbacks"].values()))
-        are = "is" if len(found["fallbacks"]) == 1 else "are"
-        told.append(f"{counted(len(found['fallbacks']), 'node')} {are} not what the recipe says: {', '.join(reasons)}.")
-    if ahead := found["dominated_by"]:
+    if answer["fallbacks"]:
+        reasons = sorted(set(answer["fallbacks"].values()))
+        are = "is" if len(answer["fallbacks"]) == 1 else "are"
+        remarks.append(
+            f"{counted(len(answer['fallbacks']), 'node')} {are} not what the recipe says: {', '.join(reasons)}."
+        )
+    if ahead := answer["dominated_by"]:
         verb = "costs no more and loses" if len(ahead) == 1 else "cost no more and lose"
-        less = f"less by what is expected: {amount(found['gap'], metric)} at best" if found["gap"] else "as little"
-        told.append(f"{some(list(ahead), 3)} of the front {verb} {less}.")
-    if found["far"]:
-        told.append(
+        less = f"less by what is expected: {amount(answer['gap'], metric)} at best" if answer["gap"] else "as little"
+        remarks.append(f"{some(list(ahead), 3)} of the front {verb} {less}.")
+    if answer["far"]:
+        remarks.append(
             "Its outputs are far from float's. A score like float's would not count, because it is one number whose "
             "noise nobody knows."
         )
-    if found["preferred"]:
-        told.append("The rule of the recommendation prefers it to the recommended model, if it scores as expected.")
-    return told
+    if answer["preferred"]:
+        remarks.append("The rule of the recommendation prefers it to the recommended model, if it scores as expected.")
+    return remarks
 
 
 def limit_rows(table: pd.DataFrame, metric: str) -> list[Row]:
     """A heading, and a row for each run of allowed drops at which the same member is recommended on a target."""
     has_targets = "target" in table and table["target"].nunique() > 1
     heading = ("allowed drop", "recommended", "penalty", "size", "chance to break")
-    told = [*_runs(table.assign(target=table.get("target", "")), metric)]
-    return [("target", *heading), *told] if has_targets else [heading, *(row[1:] for row in told)]
+    rows = [*_runs(table.assign(target=table.get("target", "")), metric)]
+    return [("target", *heading), *rows] if has_targets else [heading, *(row[1:] for row in rows)]
 
 
 def _runs(table: pd.DataFrame, metric: str) -> Iterator[Row]:
@@ -110,8 +112,8 @@ def _penalty(same: pd.DataFrame) -> str:
     first = same.iloc[0]
     if pd.isna(first["penalty"]):
         return f"{same['worst_ratio'].max():.2f} × the best"
-    told = format_penalty(float(first["penalty"]))
+    penalty = format_penalty(float(first["penalty"]))
     if pd.isna(first["penalty_low"]):
-        return told
+        return penalty
     low, high = float(same["penalty_low"].min()), float(same["penalty_high"].max())
-    return f"{told} ({format_penalty(low)}–{format_penalty(high)})"
+    return f"{penalty} ({format_penalty(low)}–{format_penalty(high)})"

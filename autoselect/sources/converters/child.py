@@ -30,14 +30,14 @@ _PACKAGES = {
 def describe(request: dict[str, Any]) -> dict[str, Any]:
     """What a model asks for, hashed with all its files, and by which ways it can be converted here."""
     kind, path = request["kind"], Path(request["model"])
-    found = _Onnx(path).described() if kind == "onnx" else _Torch(path).described()
+    description = _Onnx(path).described() if kind == "onnx" else _Torch(path).described()
     versions = {"python": platform.python_version()}
     for name in _PACKAGES[kind]:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {**found, "versions": versions}
+    return {**description, "versions": versions}
 
 
 def run(request: dict[str, Any]) -> dict[str, Any]:
@@ -81,10 +81,10 @@ def convert(request: dict[str, Any]) -> dict[str, Any]:
         except SystemExit as exc:
             if exc.code:
                 raise RuntimeError(f"onnx2tf ended with exit status {exc.code}") from exc
-    found = sorted(out.glob("*_float32.tflite"))
-    if not found:
+    paths = sorted(out.glob("*_float32.tflite"))
+    if not paths:
         raise RuntimeError("the converter ended without an error, and wrote no float32 .tflite")
-    return {"path": str(found[0])}
+    return {"path": str(paths[0])}
 
 
 class _Onnx:
@@ -96,28 +96,28 @@ class _Onnx:
         self.path, self.model = path, onnx.load(str(path))
 
     def _inputs(self) -> list[Any]:
-        held = {one.name for one in self.model.graph.initializer}
-        return [one for one in self.model.graph.input if one.name not in held]
+        held = {tensor.name for tensor in self.model.graph.initializer}
+        return [value_info for value_info in self.model.graph.input if value_info.name not in held]
 
     def described(self) -> dict[str, Any]:
         import onnx2tf  # noqa: F401  # is missed here, before anything is done
         from onnx import helper
 
         graph, inputs = self.model.graph, []
-        for one in self._inputs():
-            kind = one.type.tensor_type
+        for value_info in self._inputs():
+            kind = value_info.type.tensor_type
             sizes = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in kind.shape.dim]
             inputs.append(
-                {"name": one.name, "sizes": sizes, "dtype": str(helper.tensor_dtype_to_np_dtype(kind.elem_type))}
+                {"name": value_info.name, "sizes": sizes, "dtype": str(helper.tensor_dtype_to_np_dtype(kind.elem_type))}
             )
         ways: list[list[str]] = [[], ["-eru"]]
         has_backends = not importlib.metadata.version("onnx2tf").startswith("1.")
         if has_backends and importlib.util.find_spec("tensorflow") is not None:
             ways.append(["-tb", "tf_converter"])
-        opset = {one.domain or "ai.onnx": one.version for one in self.model.opset_import}
+        opset = {entry.domain or "ai.onnx": entry.version for entry in self.model.opset_import}
         others = [node for node in graph.node if node.domain not in ("", "ai.onnx")]
         foreign = [(node.domain, node.op_type, node.name or node.output[0]) for node in others]
-        outputs = [one.name for one in graph.output]
+        outputs = [output.name for output in graph.output]
         return {
             "digest": _digest([self.path, *self._beside()]),
             "inputs": inputs,
@@ -140,8 +140,8 @@ class _Onnx:
         ]
 
     def run(self, samples: list[dict[str, Any]]) -> tuple[list[list[Any]], dict[str, Any]]:
-        for one in self._inputs():
-            for dim, size in zip(one.type.tensor_type.shape.dim, samples[0][one.name].shape, strict=True):
+        for value_info in self._inputs():
+            for dim, size in zip(value_info.type.tensor_type.shape.dim, samples[0][value_info.name].shape, strict=True):
                 dim.dim_value = int(size)
         values = self._values(self.model, samples[0])
         session = _session(self.model)
@@ -151,15 +151,15 @@ class _Onnx:
         """Every array that a model computes of a sample, by name; those of its outputs come first."""
         import onnx
 
-        names = [one.name for one in model.graph.output]
+        names = [output.name for output in model.graph.output]
         every = onnx.ModelProto()
         every.CopyFrom(model)
         for output in every.graph.output:
             output.ClearField("type")
         inner = [name for node in model.graph.node for name in node.output if name and name not in names]
         every.graph.output.extend(onnx.ValueInfoProto(name=name) for name in inner)
-        found = _session(every).run(None, sample)
-        return {name: value for name, value in zip([*names, *inner], found, strict=True) if hasattr(value, "dtype")}
+        arrays = _session(every).run(None, sample)
+        return {name: value for name, value in zip([*names, *inner], arrays, strict=True) if hasattr(value, "dtype")}
 
     def prepare(self, sample: dict[str, Any]) -> str:
         """Write ``prepared.onnx``: true shapes everywhere, and constants folded where the simplifier can do that."""
@@ -185,7 +185,7 @@ class _Onnx:
         from onnx import helper
 
         del model.graph.value_info[:]
-        outputs = {one.name: one for one in model.graph.output}
+        outputs = {output.name: output for output in model.graph.output}
         for name, value in self._values(model, sample).items():
             kind = helper.np_dtype_to_tensor_dtype(value.dtype)
             info = helper.make_tensor_value_info(name, kind, value.shape)
@@ -223,11 +223,11 @@ class _Torch:
         return [(n.name, n.meta["val"]) for n in nodes if n.op == "placeholder" and n.name in wanted]
 
     def nodes(self) -> list[dict[str, Any]]:
-        found = []
+        calls = []
         for node in self.program.graph_module.graph.nodes:
             if node.op == "call_function":
                 op = str(getattr(node.target, "overloadpacket", node.target)).split(".")[-1]
-                found.append(
+                calls.append(
                     {
                         "name": self._module(node) or node.name,
                         "op": op,
@@ -235,7 +235,7 @@ class _Torch:
                         "out": [node.name],
                     }
                 )
-        return found
+        return calls
 
     def _module(self, node: Any) -> str:
         """The innermost module that a node is of, as ``named_modules`` calls it."""
@@ -248,10 +248,10 @@ class _Torch:
 
         class Seeing(torch.fx.Interpreter):  # type: ignore[misc,name-defined]
             def run_node(self, n: Any) -> Any:
-                found = super().run_node(n)
-                if n.op == "call_function" and isinstance(found, torch.Tensor) and not values.get(n.name):
-                    values[n.name] = found.detach().cpu().numpy()
-                return found
+                output = super().run_node(n)
+                if n.op == "call_function" and isinstance(output, torch.Tensor) and not values.get(n.name):
+                    values[n.name] = output.detach().cpu().numpy()
+                return output
 
         rows = [[torch.from_numpy(sample[name]) for name in names] for sample in samples]
         module = self._callable()
@@ -271,7 +271,7 @@ class _Torch:
         from torch.utils import _pytree
 
         module, spec = self.program.module(), self.program.call_spec.in_spec
-        given = [one.arg for one in self.program.graph_signature.input_specs if one.kind.name == "USER_INPUT"]
+        given = [entry.arg for entry in self.program.graph_signature.input_specs if entry.kind.name == "USER_INPUT"]
         if spec == _pytree.tree_flatten((tuple(given), {}))[1]:
             return module
 
@@ -298,20 +298,20 @@ class _Torch:
 
         args = tuple(self.torch.load("sample.pt"))
         module = self._callable()
-        images = [place for place, one in enumerate(args) if one.dim() == 4]
+        images = [place for place, tensor in enumerate(args) if tensor.dim() == 4]
         if images:
             module = litert_torch.to_channel_last_io(module, args=images)
-            args = tuple(one.permute(0, 2, 3, 1).contiguous() if one.dim() == 4 else one for one in args)
+            args = tuple(tensor.permute(0, 2, 3, 1).contiguous() if tensor.dim() == 4 else tensor for tensor in args)
         path.parent.mkdir(parents=True, exist_ok=True)
         litert_torch.convert(module, args, strict_export=False).export(str(path))
 
 
-def _flat(found: Any) -> list[Any]:
-    if isinstance(found, dict):
-        found = list(found.values())
-    if isinstance(found, (list, tuple)):
-        return [one for part in found for one in _flat(part)]
-    return [found.detach().cpu().numpy()]
+def _flat(output: Any) -> list[Any]:
+    if isinstance(output, dict):
+        output = list(output.values())
+    if isinstance(output, (list, tuple)):
+        return [array for part in output for array in _flat(part)]
+    return [output.detach().cpu().numpy()]
 
 
 def _external_files(message: Any) -> Iterator[str]:
@@ -337,17 +337,17 @@ def _session(model: Any) -> Any:
 
 
 def _digest(paths: Iterable[Path]) -> str:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
-                found.update(block)
-    return found.hexdigest()
+                hasher.update(block)
+    return hasher.hexdigest()
 
 
 def _main(task: str, request: str) -> int:
     here = Path(__file__).resolve().parent
-    sys.path[:] = [one for one in sys.path if Path(one or ".").resolve() != here]
+    sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() != here]
     path = Path(request).resolve()
     os.chdir(path.parent)
     tasks = {"describe": describe, "run": run, "convert": convert}

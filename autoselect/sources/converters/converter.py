@@ -63,13 +63,13 @@ class Description:
         """The inputs with these shapes; samples with channels last are turned to the source's layout."""
         return tuple(
             TensorSpec(
-                name=one.key,
-                key=one.key,
-                shape=shapes[one.key],
+                name=spec.key,
+                key=spec.key,
+                shape=shapes[spec.key],
                 dtype=np.dtype(dtype),
-                turned=channels_first(len(one.sizes)),
+                turned=channels_first(len(spec.sizes)),
             )
-            for one, dtype in zip(self.inputs, self.dtypes, strict=True)
+            for spec, dtype in zip(self.inputs, self.dtypes, strict=True)
         )
 
 
@@ -134,7 +134,7 @@ class Converter:
             ModelError: If it cannot run.
             PreparationError: As :meth:`describe`.
         """
-        names = [one.key for one in description.inputs]
+        names = [spec.key for spec in description.inputs]
         flat = {f"{place}/{n}": sample[name] for n, sample in enumerate(samples) for place, name in enumerate(names)}
         np.savez(self.folder / "samples.npz", **flat)  # type: ignore[arg-type]  # numpy's stub knows no names
         reply = self._ask("run", {"inputs": names, "samples": len(samples)})
@@ -159,8 +159,8 @@ class Converter:
             ModelError: Always.
         """
         ways = {reason: [f"{self.tool}{way}" for way in why if why[way] == reason] for reason in why.values()}
-        told = " ".join(f"{listed(same)}: {sentence(reason)}" for reason, same in ways.items())
-        self._refuse(f"cannot be converted. {told} {_advice(description)}")
+        reasons = " ".join(f"{listed(same)}: {sentence(reason)}" for reason, same in ways.items())
+        self._refuse(f"cannot be converted. {reasons} {_advice(description)}")
 
     @property
     def tool(self) -> str:
@@ -186,23 +186,23 @@ class Converter:
         with (self.folder / LOG).open("a", encoding="utf-8") as log:
             log.write(f"--- {task} {request.get('options', '')}\n{done.stdout}{done.stderr}\n")
         try:
-            found: dict[str, Any] = json.loads(reply.read_text(encoding="utf-8"))
+            answer: dict[str, Any] = json.loads(reply.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it said nothing")
-            found = {"error": f"the process ended with exit status {done.returncode}: {last}"}
-        if "missing" in found:
-            self._refuse_missing(python, str(found["missing"]), str(found["error"]))
-        return found
+            answer = {"error": f"the process ended with exit status {done.returncode}: {last}"}
+        if "missing" in answer:
+            self._refuse_missing(python, str(answer["missing"]), str(answer["error"]))
+        return answer
 
     def _python(self) -> str:
         wanted = self.python or os.environ.get(VARIABLE) or sys.executable
-        found = shutil.which(wanted)
-        if found is None:
+        interpreter = shutil.which(wanted)
+        if interpreter is None:
             raise UsageError(
                 f"--converter-python (or {VARIABLE}): there is no Python at {wanted}. Name the interpreter of "
                 "the environment that has the converter, such as converter/bin/python."
             )
-        return found
+        return interpreter
 
     def _refuse_missing(self, python: str, missing: str, error: str) -> NoReturn:
         what, tool, command = _TOOLS[self.kind]

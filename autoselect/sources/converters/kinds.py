@@ -36,13 +36,13 @@ def kind_of(source: Path | bytes) -> Kind | None:
     if isinstance(source, Path) and not source.is_file():
         return None
     try:
-        found = _kind_in(source)
+        kind = _kind_in(source)
     except OSError as exc:
         called = "in memory" if isinstance(source, bytes) else str(source)
         raise ModelError(f"The model file {called} cannot be read: {exc.strerror}.") from exc
-    if found is None and isinstance(source, Path) and source.suffix in _PROMISES:
+    if kind is None and isinstance(source, Path) and source.suffix in _PROMISES:
         _refuse_others(source)
-    return found
+    return kind
 
 
 def _refuse_others(path: Path) -> None:
@@ -84,11 +84,11 @@ def _is_onnx(file: io.BufferedIOBase, size: int) -> bool:
 
 def _number(file: io.BufferedIOBase) -> int:
     """A number of seven bits a byte, the lowest first; -1 at the end of the file."""
-    found = 0
+    number = 0
     for place, byte in enumerate(_bytes(file)):
-        found |= (byte & 127) << 7 * place
+        number |= (byte & 127) << 7 * place
         if byte < 128:
-            return found
+            return number
     return -1
 
 

@@ -30,12 +30,12 @@ def saved(source: Any, wishes: Wishes, calibration: object) -> bytes | None:
         UsageError: If a module's inputs are not known.
         ModelError: If it cannot be exported.
     """
-    known = {(one.__module__.split(".")[0], one.__name__) for one in type(source).__mro__}
-    if ("onnx", "ModelProto") in known:
+    classes = {(base.__module__.split(".")[0], base.__name__) for base in type(source).__mro__}
+    if ("onnx", "ModelProto") in classes:
         return bytes(source.SerializeToString())
-    if ("torch", "ExportedProgram") in known:
+    if ("torch", "ExportedProgram") in classes:
         return _written(source)
-    if ("torch", "Module") in known:
+    if ("torch", "Module") in classes:
         return _written(_exported(source, wishes, calibration))
     return None
 
@@ -60,7 +60,7 @@ def _exported(module: Any, wishes: Wishes, calibration: object) -> Any:
             "weights: make it with to_empty(device='cpu') and load its weights first."
         ) from exc
     try:
-        return torch.export.export(work, tuple(torch.from_numpy(one) for one in given))
+        return torch.export.export(work, tuple(torch.from_numpy(array) for array in given))
     except Exception as exc:  # torch.export raises errors of many kinds.
         raise ModelError(
             f"torch.export cannot export the module: {sentence(first_line(exc))} Export it yourself, and pass the "
@@ -94,4 +94,4 @@ def _example(
     _, raw = next(itertools.islice(numbered_items(data, purpose=_PURPOSE), 1))
     if isinstance(raw, Mapping):
         return [np.asarray(raw[name]) for name in names if name in raw]
-    return [np.asarray(one) for one in (raw if isinstance(raw, (list, tuple)) else [raw])]
+    return [np.asarray(part) for part in (raw if isinstance(raw, (list, tuple)) else [raw])]

@@ -65,7 +65,9 @@ class Proof:
         return min(self.sqnr_db.values(), default=-math.inf)
 
 
-def prove(folder: Path, path: Path, told: Mapping[str, Any], ends: tuple[Sequence[str], Sequence[str]]) -> Proof:
+def prove(
+    folder: Path, path: Path, source_names: Mapping[str, Any], ends: tuple[Sequence[str], Sequence[str]]
+) -> Proof:
     """Run a converted model on the samples of a folder, and name its ops, inputs and outputs as the source does.
 
     Runs native code: call it in a worker. The model is written anew.
@@ -73,7 +75,7 @@ def prove(folder: Path, path: Path, told: Mapping[str, Any], ends: tuple[Sequenc
     Args:
         folder: Where ``samples.npz``, ``outputs.npz`` and ``values.npz`` are.
         path: The converted model.
-        told: Of the source: ``nodes`` and ``values``.
+        source_names: Of the source: ``nodes`` and ``values``.
         ends: Names of the source's inputs and outputs.
 
     Raises:
@@ -90,20 +92,20 @@ def prove(folder: Path, path: Path, told: Mapping[str, Any], ends: tuple[Sequenc
     best: tuple[float, dict[str, Layout], list[dict[str, np.ndarray]]] | None = None
     runner = Runner(content, delegates=False)
     for layout in _layouts(samples[0], shapes):
-        found = [runner({name: turned(value, layout[name]) for name, value in samples[0].items()})]
-        apart = min(_apart([wanted[0][name]], [found[0][name]])[0] for name in ends[1])
+        answers = [runner({name: turned(value, layout[name]) for name, value in samples[0].items()})]
+        apart = min(_apart([wanted[0][name]], [answers[0][name]])[0] for name in ends[1])
         if best is None or apart > best[0]:
-            best = apart, layout, found
+            best = apart, layout, answers
     if best is None:
         given = ", ".join(f"{name} {value.shape}" for name, value in samples[0].items())
         raise ModelError(f"the inputs have other shapes than the source's: {shapes} instead of {given}")
     layout = best[1]
-    rows = best[2] + [runner({name: turned(v, layout[name]) for name, v in one.items()}) for one in samples[1:]]
+    rows = best[2] + [runner({name: turned(v, layout[name]) for name, v in sample.items()}) for sample in samples[1:]]
     sqnr, outputs = {}, {}
     for name in ends[1]:
-        sqnr[name], outputs[name] = _apart([one[name] for one in wanted], [one[name] for one in rows])
+        sqnr[name], outputs[name] = _apart([row[name] for row in wanted], [row[name] for row in rows])
     first = {name: turned(value, layout[name]) for name, value in samples[0].items()}
-    named, parts_at = _name_ops(model, content, first, folder, told, ends[1])
+    named, parts_at = _name_ops(model, content, first, folder, source_names, ends[1])
     _keep_layout(model, layout)
     path.write_bytes(fb.serialise(model))
     return Proof(
@@ -149,8 +151,8 @@ def _name_ends(model: fb.Model, ends: tuple[Sequence[str], Sequence[str]]) -> No
         places = fb.indices(indices)
         if len(places) != len(names):
             raise ModelError(f"the converted model has {len(places)} {side}, and the source has {len(names)}")
-        known = [_bare(fb.tensor_name(graph.tensors[i])) for i in places]
-        order = [known.index(_bare(name)) for name in names if known.count(_bare(name)) == 1]
+        bare_names = [_bare(fb.tensor_name(graph.tensors[i])) for i in places]
+        order = [bare_names.index(_bare(name)) for name in names if bare_names.count(_bare(name)) == 1]
         chosen = order if len(order) == len(names) else range(len(names))
         for name, place in zip(names, chosen, strict=True):
             graph.tensors[places[place]].name = name.encode()
@@ -182,14 +184,14 @@ def _layouts(sample: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, .
         yield dict(zip(sample, mix, strict=True))
 
 
-def _apart(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> tuple[float, Layout]:
+def _apart(wanted: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> tuple[float, Layout]:
     """SQNR in dB over all samples, and how an output is turned; the layout that agrees best."""
-    shape = found[0].shape
+    shape = outputs[0].shape
     ways = dict.fromkeys((None, channels_last(wanted[0].ndim)))
     fitting = [way for way in ways if turned(wanted[0], way).shape == shape]
     if not fitting and _without_ones(wanted[0].shape) == _without_ones(shape):  # A scalar that became (1, 1), say.
-        wanted, fitting = list(map(_reshaped_like, wanted, found)), [None]
-    rated = [(_sqnr_db([turned(one, way) for one in wanted], found), way) for way in fitting]
+        wanted, fitting = list(map(_reshaped_like, wanted, outputs)), [None]
+    rated = [(_sqnr_db([turned(array, way) for array in wanted], outputs), way) for way in fitting]
     return max(rated, key=lambda row: row[0], default=(-math.inf, None))
 
 
@@ -202,12 +204,12 @@ def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
 
 
-def _sqnr_db(wanted: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> float:
+def _sqnr_db(wanted: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> float:
     signal = noise = 0.0
-    for one, other in zip(wanted, found, strict=True):
-        if one.shape != other.shape:
+    for reference, other in zip(wanted, outputs, strict=True):
+        if reference.shape != other.shape:
             return -math.inf
-        exact = one.astype(np.float64)
+        exact = reference.astype(np.float64)
         # What is endless in both, or no number in both, says nothing of the rest.
         counts = np.isfinite(exact) | ~((exact == other) | (np.isnan(exact) & np.isnan(other)))
         with np.errstate(all="ignore"):
@@ -225,7 +227,7 @@ def _name_ops(
     content: bytes,
     sample: Mapping[str, np.ndarray],
     folder: Path,
-    told: Mapping[str, Any],
+    source_names: Mapping[str, Any],
     outputs: Sequence[str],
 ) -> tuple[int, tuple[str, str] | None]:
     """Name the ops' outputs after the source's nodes that compute these values.
@@ -233,7 +235,7 @@ def _name_ops(
     Returns:
         How many ops were named, and where the two part.
     """
-    nodes: list[dict[str, Any]] = told["nodes"]
+    nodes: list[dict[str, Any]] = source_names["nodes"]
     maker = {value: node for node in nodes for value in node["out"]}
     graph = model.subgraphs[0]
     try:
@@ -243,15 +245,15 @@ def _name_ops(
         return 0, None
     ends = set(fb.indices(graph.outputs))
     with np.load(folder / "values.npz") as stored:
-        values = {name: stored[str(place)] for place, name in enumerate(told["values"])}
-    found = _same_values(model, seen, values)
+        values = {name: stored[str(place)] for place, name in enumerate(source_names["values"])}
+    names_by_place = _same_values(model, seen, values)
     matches: dict[int, str] = {}  # by place of the op
-    for place, names in found.items():
+    for place, names in names_by_place.items():
         moves = fb.op_type(model, graph.operators[place]) in _MOVING
-        known = [name for name in names if name in maker]
-        if known:
-            matches[place] = min(known, key=lambda name: (maker[name]["op"] in _MOVING_NODES) is not moves)
-    held = {name for names in found.values() for name in names}
+        candidates = [name for name in names if name in maker]
+        if candidates:
+            matches[place] = min(candidates, key=lambda name: (maker[name]["op"] in _MOVING_NODES) is not moves)
+    held = {name for names in names_by_place.values() for name in names}
     used = set(matches.values())
     computed = {int(i) for op in graph.operators for i in fb.indices(op.outputs)} - ends
     taken = {fb.tensor_name(t) for i, t in enumerate(graph.tensors) if i not in computed}
@@ -274,7 +276,7 @@ def _same_values(model: fb.Model, seen: Runner, values: Mapping[str, np.ndarray]
     by_size: dict[int, list[str]] = {}
     for name, value in values.items():
         by_size.setdefault(value.size, []).append(name)
-    graph, found = model.subgraphs[0], {}
+    graph, names_by_place = model.subgraphs[0], {}
     for place, op in enumerate(graph.operators):
         index = op.outputs[0]
         if graph.tensors[index].type != schema.TensorType.FLOAT32:
@@ -283,8 +285,8 @@ def _same_values(model: fb.Model, seen: Runner, values: Mapping[str, np.ndarray]
             array = seen.tensor(index)
         except ValueError:  # It has no data, such as one of no elements.
             continue
-        found[place] = [name for name in by_size.get(array.size, ()) if _is_same(values[name], array)]
-    return found
+        names_by_place[place] = [name for name in by_size.get(array.size, ()) if _is_same(values[name], array)]
+    return names_by_place
 
 
 def _is_same(value: np.ndarray, array: np.ndarray) -> bool:
@@ -299,17 +301,17 @@ def _is_same(value: np.ndarray, array: np.ndarray) -> bool:
 
 def _node_name(op_type: str, node: dict[str, Any], maker: Mapping[str, dict[str, Any]], used: set[str]) -> str:
     """The name of the node with the weights of an op: the converter fuses what follows it."""
-    found = node
+    candidate = node
     # Nodes that one op may stand for behind the one with its weights: batch norm, bias, activation.
     for _ in range(6 if op_type in _WEIGHTED else 0):
-        if found["op"] in _WEIGHTED_NODES:
-            return str(found["name"])
-        before = [maker[name] for name in found["in"] if name in maker and maker[name]["op"] != "Constant"]
-        before = [one for one in before if used.isdisjoint(one["out"])]
+        if candidate["op"] in _WEIGHTED_NODES:
+            return str(candidate["name"])
+        before = [maker[name] for name in candidate["in"] if name in maker and maker[name]["op"] != "Constant"]
+        before = [producer for producer in before if used.isdisjoint(producer["out"])]
         if len(before) != 1:
             break
-        found = before[0]
-    return str(found["name"] if found["op"] in _WEIGHTED_NODES else node["name"])
+        candidate = before[0]
+    return str(candidate["name"] if candidate["op"] in _WEIGHTED_NODES else node["name"])
 
 
 def _name_helpers(model: fb.Model, matches: Mapping[int, str], computed: set[int], taken: set[str]) -> None:

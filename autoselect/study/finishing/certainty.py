@@ -166,15 +166,15 @@ def expected_drops(members: Sequence[Scores], link: Link | None) -> Expected:
     return Expected(drops, widths)
 
 
-def link_of(known: Sequence[Scores], drops: np.ndarray | None = None) -> Link | None:
+def link_of(scores: Sequence[Scores], drops: np.ndarray | None = None) -> Link | None:
     """How drops follow closeness among the scored candidates of a search; None if they are too few to say.
 
     Args:
-        known: The candidates.
+        scores: The candidates.
         drops: Other drops of theirs, shape (n,), for example on a resample; their own by default.
     """
-    lost = [s.drop for s in known] if drops is None else drops
-    table = np.column_stack([[log_divergence(s) for s in known], lost]) if len(known) else np.zeros((0, 2))
+    lost = [s.drop for s in scores] if drops is None else drops
+    table = np.column_stack([[log_divergence(s) for s in scores], lost]) if len(scores) else np.zeros((0, 2))
     table = table[np.isfinite(table).all(axis=1)]
     # Fewer members say nothing of how scores follow closeness.
     return None if len(table) < 4 else fit_link(table[:, 0], table[:, 1])
@@ -231,8 +231,8 @@ def with_guessed_bounds(records: Sequence[TrialRecord], measured: Sequence[Trial
         measured: Some of them, with :func:`with_bounds`; their own figures are taken.
     """
     own = {r.id: r for r in measured}
-    known = [(log_divergence(s), s.drop_noise, s.drop_bound - s.drop) for s in scores_of(measured)]
-    table = np.array(sorted(row for row in known if np.isfinite(row).all())).reshape(-1, 3)
+    rows = [(log_divergence(s), s.drop_noise, s.drop_bound - s.drop) for s in scores_of(measured)]
+    table = np.array(sorted(row for row in rows if np.isfinite(row).all())).reshape(-1, 3)
     if not len(table):
         return list(records)
 

@@ -61,14 +61,14 @@ def write_explanations(
         records: All trials.
         picks: Front member's id by pick name.
     """
-    told = Reader(problem=problem, template=template).told(records)
-    learned = [seen for _, seen in told if math.isfinite(seen.log_divergence)]
+    candidates = Reader(problem=problem, template=template).told(records)
+    learned = [seen for _, seen in candidates if math.isfinite(seen.log_divergence)]
     surrogate = None
     if len(learned) >= _FEWEST:
         surrogate = Surrogate(problem)
         learn(surrogate, learned)
     write_table(folder.sensitivity, SENSITIVITY_COLUMNS, sensitivity_rows(problem, surrogate))
-    write_table(folder.islands, ISLAND_COLUMNS, island_rows(problem, surrogate, told, set(picks.values())))
+    write_table(folder.islands, ISLAND_COLUMNS, island_rows(problem, surrogate, candidates, set(picks.values())))
 
 
 def sensitivity_rows(problem: Problem, surrogate: Surrogate | None) -> Iterator[dict[str, object]]:
@@ -80,13 +80,13 @@ def sensitivity_rows(problem: Problem, surrogate: Surrogate | None) -> Iterator[
 
 
 def island_rows(
-    problem: Problem, surrogate: Surrogate | None, told: Sequence[tuple[TrialRecord, Seen]], wanted: set[str]
+    problem: Problem, surrogate: Surrogate | None, candidates: Sequence[tuple[TrialRecord, Seen]], wanted: set[str]
 ) -> Iterator[dict[str, object]]:
     """A row for each island of the wanted candidates that the units can express."""
-    scored = {seen.mask: record.scores for record, seen in told if record.scores is not None}
-    oracle = _Oracle.made(surrogate, [seen for _, seen in told])
+    scored = {seen.mask: record.scores for record, seen in candidates if record.scores is not None}
+    oracle = _Oracle.made(surrogate, [seen for _, seen in candidates])
     done: set[str] = set()
-    for record, seen in told:
+    for record, seen in candidates:
         if record.id not in wanted or record.id in done or record.recipe is None:
             continue
         if problem.nodes_of(seen.mask) != left_out_of(record.recipe):
@@ -108,10 +108,10 @@ class _Oracle:
     @staticmethod
     def made(surrogate: Surrogate | None, seen: Sequence[Seen]) -> _Oracle | None:
         """An oracle, or None if too little is known."""
-        known = [(s.log_divergence, s.loss) for s in seen if s.loss is not None and math.isfinite(s.log_divergence)]
-        if surrogate is None or len(known) < _FEWEST:
+        points = [(s.log_divergence, s.loss) for s in seen if s.loss is not None and math.isfinite(s.log_divergence)]
+        if surrogate is None or len(points) < _FEWEST:
             return None
-        return _Oracle(surrogate=surrogate, link=fit_link(*np.array(known, dtype=np.float64).T))
+        return _Oracle(surrogate=surrogate, link=fit_link(*np.array(points, dtype=np.float64).T))
 
     def of(self, mask: Mask, rest: Mask) -> dict[str, object]:
         """A candidate against the same without an island."""

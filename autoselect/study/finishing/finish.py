@@ -268,7 +268,7 @@ class Finish:
     def _ruined(self, chips: Sequence[on_chip.OnChip]) -> set[str]:
         """Ids of the members that score otherwise on a chip than on the CPU, and break the limit there."""
         rule, seen = self.yardstick.rule, [pair for chip in chips for pair in chip.unlike_cpu.items()]
-        return {id_ for id_, found in seen if rule.is_contradicted(found.drop, found.drop_low)}
+        return {id_ for id_, reply in seen if rule.is_contradicted(reply.drop, reply.drop_low)}
 
     def _doubted(self, choice: _Choice) -> Scores | None:
         """What would be recommended if the score of a model that is far from float counted."""
@@ -290,10 +290,10 @@ class Finish:
         root, ids, limit = self.case.files.root, {r.id for r in front}, self.settings.trial_timeout
         made = [*front, *{r.id: r for r in wholes.values() if r.id not in ids}.values()]
         chips, emulating = [], {chip.name for chip in self._target.asked}
-        for place, one in enumerate(self._target.compilers):
+        for place, chip in enumerate(self._target.compilers):
             compiling, on_it = on_chip.compiled(made, place, self._target, limit, root, pool, listener)
             made = compiling or made
-            if one.name in emulating:
+            if chip.name in emulating:
                 allowed = self.yardstick.allowed_drop
                 on_it = on_chip.emulated(made, on_it, allowed, self.settings, root, pool, listener)
             chips.append(on_it)
@@ -499,5 +499,5 @@ def _counts(records: list[TrialRecord]) -> dict[str, int]:
     }
 
 
-def _plain(found: certainty.Confidence | OnKernels) -> dict[str, Any]:
-    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(found).items()}
+def _plain(figures: certainty.Confidence | OnKernels) -> dict[str, Any]:
+    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(figures).items()}

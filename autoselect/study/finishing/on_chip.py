@@ -63,17 +63,17 @@ class OnChip:
         return {
             "chip": self.chip,
             "members": {
-                key: {name: found[name] for name in ("segments", "host_ops", "left", "ddr_bytes", "moved", "cost")}
-                for key, found in self.compiled.items()
+                key: {name: figures[name] for name in ("segments", "host_ops", "left", "ddr_bytes", "moved", "cost")}
+                for key, figures in self.compiled.items()
             },
             "unlike_forecast": list(self.unlike),
-            "emulated": {key: self._plain(one) for key, one in self.emulated.items()},
+            "emulated": {key: self._plain(reply) for key, reply in self.emulated.items()},
             "scores_differ": bool(self.unlike_cpu),
             "versions": dict(self.versions),
         }
 
-    def _plain(self, found: Emulated) -> dict[str, Any]:
-        return {**plain(asdict(found)), "differs": found.differs(self.allowed_drop)}
+    def _plain(self, reply: Emulated) -> dict[str, Any]:
+        return {**plain(asdict(reply)), "differs": reply.differs(self.allowed_drop)}
 
 
 def compiled(
@@ -142,7 +142,7 @@ def _spilling(compiled: Mapping[str, Mapping[str, Any]], chip: Target) -> list[s
 
 def emulated(
     front: Sequence[TrialRecord],
-    known: OnChip,
+    chip: OnChip,
     allowed_drop: float,
     settings: Settled,
     root: Path,
@@ -150,71 +150,71 @@ def emulated(
     listener: Listener,
 ) -> OnChip:
     """Run compiled models on the emulation of a chip; where there is none, say so."""
-    if settings.emulation == "none" or not known.compiled:
-        return known
+    if settings.emulation == "none" or not chip.compiled:
+        return chip
     try:
         require_emulation()
     except UsageError as exc:
-        message = f"No model was run on an emulation of {known.chip}. {exc}"
+        message = f"No model was run on an emulation of {chip.chip}. {exc}"
         listener(Warned(message=message))
-        return replace(known, messages=(*known.messages, message))
+        return replace(chip, messages=(*chip.messages, message))
     listener(StageStarted(stage="emulate", total=len(front)))
-    arguments = (known.place, settings.emulation_samples, max(len(front), 1))
+    arguments = (chip.place, settings.emulation_samples, max(len(front), 1))
     running = {
         r.id: pool.submit(chip_jobs.emulate, root, _sha(r), *arguments, timeout_seconds=settings.trial_timeout)
         for r in front
-        if r.id in known.compiled
+        if r.id in chip.compiled
     }
-    replies, messages = dict[str, Emulated](), list(known.messages)
+    replies, messages = dict[str, Emulated](), list(chip.messages)
     for key, future in running.items():
         try:
             replies[key] = result_of(future)
         except AutoselectError as exc:
-            messages.append(f"{key} could not be run on the emulation of {known.chip}. {exc}")
+            messages.append(f"{key} could not be run on the emulation of {chip.chip}. {exc}")
             listener(Warned(message=messages[-1]))
         listener(StepFinished(stage="emulate"))
-    versions = {**known.versions, **emulation_versions()}
-    return replace(known, emulated=replies, allowed_drop=allowed_drop, versions=versions, messages=tuple(messages))
+    versions = {**chip.versions, **emulation_versions()}
+    return replace(chip, emulated=replies, allowed_drop=allowed_drop, versions=versions, messages=tuple(messages))
 
 
-def summary(found: Sequence[OnChip], candidates: Mapping[str, int] | None = None) -> dict[str, Any]:
+def summary(chips: Sequence[OnChip], candidates: Mapping[str, int] | None = None) -> dict[str, Any]:
     """What was found on the first chip, as plain values; under ``others`` that of the others, by name.
 
     Under ``candidates`` are counts of those that were compiled, if all were.
     """
-    if not found:
+    if not chips:
         return {}
-    first, *others = (one.summary() for one in found)
+    first, *others = (chip.summary() for chip in chips)
     counted_too = {"candidates": dict(candidates)} if candidates and candidates["compiled"] else {}
-    return {**first, "others": {str(one["chip"]): one for one in others}, **counted_too}
+    return {**first, "others": {str(other["chip"]): other for other in others}, **counted_too}
 
 
-def by_chips(front: Sequence[TrialRecord], found: Sequence[OnChip]) -> list[TrialRecord]:
+def by_chips(front: Sequence[TrialRecord], chips: Sequence[OnChip]) -> list[TrialRecord]:
     """The members; those that score otherwise on a chip than on the CPU with the score of the chip that loses most."""
-    unlike = [one.unlike_cpu for one in found]
+    unlike = [chip.unlike_cpu for chip in chips]
 
     def judged(record: TrialRecord) -> TrialRecord:
-        seen = [one[record.id] for one in unlike if record.id in one]
+        seen = [replies[record.id] for replies in unlike if record.id in replies]
         if record.scores is None or not seen:
             return record
-        return replace(record, scores=_scored(record.scores, max(seen, key=lambda one: one.drop)))
+        return replace(record, scores=_scored(record.scores, max(seen, key=lambda reply: reply.drop)))
 
     return [judged(record) for record in front]
 
 
-def write_chip_table(path: Path, found: Sequence[OnChip]) -> None:
+def write_chip_table(path: Path, chips: Sequence[OnChip]) -> None:
     """One row for each model and chip: what the compiler made of it, and what it scores on the chip and on the CPU."""
     names = [f.name for f in fields(Emulated)]
-    rows = [_row(one, key) for one in found for key in one.compiled]
+    rows = [_row(chip, key) for chip in chips for key in chip.compiled]
     columns = ("chip_name", "id", "partitions", "left_ops", "ddr_bytes", "cost", *names, "differs")
     if rows:
         write_table(path, columns, [{column: row.get(column, "") for column in columns} for row in rows])
 
 
-def _row(found: OnChip, key: str) -> dict[str, object]:
-    made, scored = found.compiled[key], found.emulated.get(key)
+def _row(chip: OnChip, key: str) -> dict[str, object]:
+    made, scored = chip.compiled[key], chip.emulated.get(key)
     row: dict[str, object] = {
-        "chip_name": found.chip,
+        "chip_name": chip.chip,
         "id": key,
         "partitions": made["segments"],
         "left_ops": sum(made["host_ops"].values()),
@@ -223,7 +223,7 @@ def _row(found: OnChip, key: str) -> dict[str, object]:
     }
     if scored is not None:
         row |= {name: _cell(value) for name, value in asdict(scored).items()}
-        row["differs"] = scored.differs(found.allowed_drop)
+        row["differs"] = scored.differs(chip.allowed_drop)
     return row
 
 
@@ -248,7 +248,7 @@ def _as_compiled(record: TrialRecord, reply: ChipReply, *, alone: bool) -> Trial
     return replace(record, scores=replace(record.scores, compiled=made, **figures))
 
 
-def _scored(scores: Scores, found: Emulated) -> Scores:
+def _scored(scores: Scores, reply: Emulated) -> Scores:
     """A candidate's scores, with what it scored on the chip in the place of what it scored on the CPU.
 
     The standard error of the loss is left out, and so is the SQNR if the loss has no upper bound: then
@@ -256,11 +256,11 @@ def _scored(scores: Scores, found: Emulated) -> Scores:
     """
     return replace(
         scores,
-        metric=found.chip,
-        drop=found.drop,
+        metric=reply.chip,
+        drop=reply.drop,
         drop_noise=math.nan,
-        drop_bound=found.bound,
-        sqnr_db=math.nan if math.isnan(found.bound) else found.chip_sqnr_db,
+        drop_bound=reply.bound,
+        sqnr_db=math.nan if math.isnan(reply.bound) else reply.chip_sqnr_db,
         divergence=math.nan,
     )
 

@@ -87,26 +87,26 @@ class Findings:
         return counted(count, "float op") if count else "no float op"
 
 
-def sentences(found: Findings) -> list[str]:
+def sentences(findings: Findings) -> list[str]:
     """The verdict: on held-out samples where all models that it names were scored there, else on the search samples.
 
     Returns:
         The headline, then the rest.
     """
-    own, confidence = found.picks.get("recommended"), found.confidence
+    own, confidence = findings.picks.get("recommended"), findings.confidence
     if own is None or confidence is None:
         return ["No candidate was scored."]
-    named = [r for r in found.references if r.name in ("float", "fiq", REPAIRED)]
-    unseen = all(sha in found.heldout for sha in (own.sha256, *(r.sha256 for r in named)))
+    named = [r for r in findings.references if r.name in ("float", "fiq", REPAIRED)]
+    unseen = all(sha in findings.heldout for sha in (own.sha256, *(r.sha256 for r in named)))
     parts = [
-        *_contradicted(found, own),
-        *(found.on_chip if found.is_member_unlike else ()),
-        *_recommended(found, own, confidence, unseen),
-        _whole_models(found, named, unseen),
-        _sure(found, confidence),
-        _doubted(found),
-        found.other_state,
-        *(() if found.is_member_unlike else found.on_chip),
+        *_contradicted(findings, own),
+        *(findings.on_chip if findings.is_member_unlike else ()),
+        *_recommended(findings, own, confidence, unseen),
+        _whole_models(findings, named, unseen),
+        _sure(findings, confidence),
+        _doubted(findings),
+        findings.other_state,
+        *(() if findings.is_member_unlike else findings.on_chip),
     ]
     return [part for part in parts if part]
 
@@ -138,11 +138,11 @@ _OTHERS = {
 """Other states, by the state that a user asked for."""
 
 
-def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, TrialRecord], metric: str) -> list[str]:
+def chip_scores(chips: Sequence[OnChip], recommended: str, wholes: Mapping[str, TrialRecord], metric: str) -> list[str]:
     """Which models score otherwise on emulated chips than on the CPU.
 
     Args:
-        found: What was found on each chip.
+        chips: What was found on each chip.
         recommended: Id of the member.
         wholes: The whole models by name.
         metric: Its name.
@@ -151,7 +151,7 @@ def chip_scores(found: Sequence[OnChip], recommended: str, wholes: Mapping[str, 
         Empty where none does.
     """
     names = {wholes[key].id: name for key, name in _WHOLES.items() if key in wholes} | {recommended: _RECOMMENDED}
-    parts = [part for chip in found if chip.unlike_cpu for part in _on_chip(chip, names, metric)]
+    parts = [part for chip in chips if chip.unlike_cpu for part in _on_chip(chip, names, metric)]
     if not parts:
         return []
     return [
@@ -166,18 +166,18 @@ def _on_chip(chip: OnChip, names: Mapping[str, str], metric: str) -> list[str]:
     most_named = 3
     order = [*names, *sorted(chip.unlike_cpu, key=lambda key: -chip.unlike_cpu[key].lost)]
     unlike = [key for key in dict.fromkeys(order) if key in chip.unlike_cpu]
-    told = [
-        f"{names.get(key, key)} has {said(one.chip, metric)} (CPU: {said(one.cpu, metric)})"
-        for key, one in ((key, chip.emulated[key]) for key in unlike[:most_named])
+    clauses = [
+        f"{names.get(key, key)} has {said(reply.chip, metric)} (CPU: {said(reply.cpu, metric)})"
+        for key, reply in ((key, chip.emulated[key]) for key in unlike[:most_named])
     ]
     more = f" and {len(unlike) - most_named} more do" if len(unlike) > most_named else ""
-    samples = max((one.samples for one in chip.emulated.values()), default=0)
+    samples = max((reply.samples for reply in chip.emulated.values()), default=0)
     where = f" on {counted(samples, 'search sample')}" if samples else ""
     own = "" if _RECOMMENDED in (names.get(key) for key in unlike) else "The recommended model does not."
     count = counted(len(unlike), "model")
     return [
         f"On the emulation of {chip.chip} {count} of {len(chip.emulated)} {'scores' if len(unlike) == 1 else 'score'} "
-        f"otherwise than on the CPU{where}: {listed(told)}{more}.",
+        f"otherwise than on the CPU{where}: {listed(clauses)}{more}.",
         own,
     ]
 
@@ -196,53 +196,53 @@ def far_from_float(scores: Scores | None) -> list[str]:
     ]
 
 
-def _whole_models(found: Findings, named: Sequence[Reference], unseen: bool) -> str:
-    scores = {r.name: found.heldout[r.sha256].score if unseen else r.metric for r in named}
+def _whole_models(findings: Findings, named: Sequence[Reference], unseen: bool) -> str:
+    scores = {r.name: findings.heldout[r.sha256].score if unseen else r.metric for r in named}
     base = scores.get("float")
     if base is None:
         return ""
-    drops = {n: drop_from(base, s, found.yardstick.direction) for n, s in scores.items() if s is not None}
+    drops = {n: drop_from(base, s, findings.yardstick.direction) for n, s in scores.items() if s is not None}
     floats = {r.name: r.quantities.get("float_ops") for r in named}
-    parts = [f"The float model scores {said(base, found.metric)}"]
+    parts = [f"The float model scores {said(base, findings.metric)}"]
     if "fiq" in drops:
-        parts.append(f"the {whole_model(floats['fiq'])} {lost(drops['fiq'], found.metric)}")
+        parts.append(f"the {whole_model(floats['fiq'])} {lost(drops['fiq'], findings.metric)}")
     if REPAIRED in drops:
         subject = "it" if "fiq" in drops else f"the {whole_model(floats[REPAIRED])}"
-        parts.append(f"with the repairs chosen for 8 bits, {subject} {lost(drops[REPAIRED], found.metric)}")
-    if found.integer_error:
+        parts.append(f"with the repairs chosen for 8 bits, {subject} {lost(drops[REPAIRED], findings.metric)}")
+    if findings.integer_error:
         which = "without the repairs the" if REPAIRED in drops else "the"
-        parts.append(f"{which} integer model could not be scored. {found.integer_error}")
+        parts.append(f"{which} integer model could not be scored. {findings.integer_error}")
     return sentence("; ".join(parts))
 
 
-def _recommended(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> list[str]:
-    measured = found.heldout.get(own.sha256) if unseen else None
-    loss = _loss(own, measured, found)
-    ops = _pieces(found, own)
-    idle = [f"`{name}`" for name, scores in found.picks.items() if scores.float_macs_share >= 1.0]
-    alone = f"An integer-only accelerator gains nothing from {listed(idle)}." if idle and found.accelerated else ""
+def _recommended(findings: Findings, own: Scores, confidence: Confidence, unseen: bool) -> list[str]:
+    measured = findings.heldout.get(own.sha256) if unseen else None
+    loss = _loss(own, measured, findings)
+    ops = _pieces(findings, own)
+    idle = [f"`{name}`" for name, scores in findings.picks.items() if scores.float_macs_share >= 1.0]
+    alone = f"An integer-only accelerator gains nothing from {listed(idle)}." if idle and findings.accelerated else ""
     where = "held-out" if unseen else "search"
-    sixteen = f"; {counted(found.wide, 'node')} {'has' if found.wide == 1 else 'have'} 16-bit activations"
-    outcome = f"on the {where} samples it {loss}, with {ops}{sixteen if found.wide else ''}"
-    further = [alone, _mostly_float(found, own, confidence, unseen)]
-    if found.feasible:
+    sixteen = f"; {counted(findings.wide, 'node')} {'has' if findings.wide == 1 else 'have'} 16-bit activations"
+    outcome = f"on the {where} samples it {loss}, with {ops}{sixteen if findings.wide else ''}"
+    further = [alone, _mostly_float(findings, own, confidence, unseen)]
+    if findings.feasible:
         return [f"Recommended is {confidence.id}: {outcome}.", *further]
     closest = f"Of those that come closest, {confidence.id} is recommended: {outcome}."
     return ["No candidate meets all limits.", closest, *further]
 
 
-def _contradicted(found: Findings, own: Scores) -> list[str]:
+def _contradicted(findings: Findings, own: Scores) -> list[str]:
     """The sentence that held-out samples contradict what the search samples recommend; empty if they do not."""
-    if not found.contradicted:
+    if not findings.contradicted:
         return []
-    first, limit = found.contradicted[0], asked(found.yardstick.allowed_drop, found.metric)
-    others = counted(len(found.contradicted) - 1, "other model")
-    more = f" They also contradict {others} that would be preferred." if len(found.contradicted) > 1 else ""
-    if own.sha256 in {s.sha256 for s in found.contradicted}:
+    first, limit = findings.contradicted[0], asked(findings.yardstick.allowed_drop, findings.metric)
+    others = counted(len(findings.contradicted) - 1, "other model")
+    more = f" They also contradict {others} that would be preferred." if len(findings.contradicted) > 1 else ""
+    if own.sha256 in {s.sha256 for s in findings.contradicted}:
         outcome = "They contradict every other model of the front, too."
     else:
         outcome = "The recommended model is the next one that they do not contradict."
-    loss = _loss(first, found.heldout.get(first.sha256), found)
+    loss = _loss(first, findings.heldout.get(first.sha256), findings)
     return [
         f"The held-out samples contradict what the search samples recommend: {first.sha256[:10]} {loss} there; "
         f"{limit}.",
@@ -250,79 +250,81 @@ def _contradicted(found: Findings, own: Scores) -> list[str]:
     ]
 
 
-def _pieces(found: Findings, own: Scores) -> str:
+def _pieces(findings: Findings, own: Scores) -> str:
     """What of a model the accelerator runs."""
-    if found.chip and not own.segments:
-        return f"nothing on {found.chip}"
-    if found.chip:
+    if findings.chip and not own.segments:
+        return f"nothing on {findings.chip}"
+    if findings.chip:
         floats = f", {counted(own.float_ops, 'float op')}" if own.float_ops else ""
-        return f"{counted(own.segments, 'partition')} on {found.chip}{floats} and {found.strays(own.left_ops)}"
+        return f"{counted(own.segments, 'partition')} on {findings.chip}{floats} and {findings.strays(own.left_ops)}"
     ops = counted(own.float_ops, "float op") if own.float_ops else "all ops in integers"
-    if own.float_ops and found.accelerated:
+    if own.float_ops and findings.accelerated:
         ops += f" and {counted(own.segments, 'accelerator segment') if own.segments else 'nothing on an accelerator'}"
     return ops
 
 
-def _loss(scores: Scores, measured: Heldout | None, found: Findings) -> str:
+def _loss(scores: Scores, measured: Heldout | None, findings: Findings) -> str:
     """What a model loses, with the interval on held-out samples if it was scored there."""
     if measured is None or measured.drop is None:
-        return lost(scores.drop, found.metric)
-    ends = _ends(measured, found)
-    interval = f" (95 % interval: {between(*ends, found.metric)})" if ends else ""
-    return f"{lost(measured.drop, found.metric)}{interval}"
+        return lost(scores.drop, findings.metric)
+    ends = _ends(measured, findings)
+    interval = f" (95 % interval: {between(*ends, findings.metric)})" if ends else ""
+    return f"{lost(measured.drop, findings.metric)}{interval}"
 
 
-def _mostly_float(found: Findings, own: Scores, confidence: Confidence, unseen: bool) -> str:
+def _mostly_float(findings: Findings, own: Scores, confidence: Confidence, unseen: bool) -> str:
     """What integers cost, if the recommended model leaves most of the work in float; empty else, or if it is said."""
-    integer = found.picks.get("integer", own)
-    is_known = integer.sha256[:10] in confidence.named or (unseen and integer.sha256 not in found.heldout)
-    if is_known or own.float_macs_share <= _MOST or integer.float_macs_share > _MOST or not found.accelerated:
+    integer = findings.picks.get("integer", own)
+    is_known = integer.sha256[:10] in confidence.named or (unseen and integer.sha256 not in findings.heldout)
+    if is_known or own.float_macs_share <= _MOST or integer.float_macs_share > _MOST or not findings.accelerated:
         return ""
-    measured = found.heldout.get(integer.sha256) if unseen else None
-    ops = found.strays(integer.left_ops)
+    measured = findings.heldout.get(integer.sha256) if unseen else None
+    ops = findings.strays(integer.left_ops)
     return (
         f"Most of its work is in float: with {ops}, `integer` ({integer.sha256[:10]}) "
-        f"{_loss(integer, measured, found)}."
+        f"{_loss(integer, measured, findings)}."
     )
 
 
-def _ends(measured: Heldout, found: Findings) -> tuple[float, float] | None:
+def _ends(measured: Heldout, findings: Findings) -> tuple[float, float] | None:
     """The interval of a drop; where the score is said instead, the score's own, which all tables have."""
-    if found.metric == CLOSENESS and measured.low is not None and measured.high is not None:
-        return found.yardstick.float_score - measured.high, found.yardstick.float_score - measured.low
+    if findings.metric == CLOSENESS and measured.low is not None and measured.high is not None:
+        return findings.yardstick.float_score - measured.high, findings.yardstick.float_score - measured.low
     if measured.drop_low is None or measured.drop_high is None:
         return None
     return measured.drop_low, measured.drop_high
 
 
-def _sure(found: Findings, confidence: Confidence) -> str:
+def _sure(findings: Findings, confidence: Confidence) -> str:
     if confidence.unknown is not None:
         return _UNKNOWN[confidence.unknown]
-    limit, again = asked(found.yardstick.allowed_drop, found.metric), ""
+    limit, again = asked(findings.yardstick.allowed_drop, findings.metric), ""
     if not math.isnan(confidence.resampled):
         again = f" In {confidence.resampled:.0%} of resamples of the search samples the same model is recommended"
-        again = f"{again.replace('%', ' %')}{_others(confidence, found.unit)}."
+        again = f"{again.replace('%', ' %')}{_others(confidence, findings.unit)}."
     elif confidence.not_resampled:
         again = f" {sentence(f'How much hangs on the samples could not be measured. {confidence.not_resampled}')}"
-    cheaper = _cheaper(found, confidence, confidence.cheaper) if confidence.cheaper else ""
-    most = lost_at_most(confidence.bound, found.metric)
+    cheaper = _cheaper(findings, confidence, confidence.cheaper) if confidence.cheaper else ""
+    most = lost_at_most(confidence.bound, findings.metric)
     if confidence.certified:
         return f"By the search samples the recommended model {most} with 95 % confidence; {limit}.{again}{cheaper}"
     needed = ""
-    if confidence.samples_needed is not None and confidence.samples_needed > found.samples:
+    if confidence.samples_needed is not None and confidence.samples_needed > findings.samples:
         needed = f" If it does keep the limit, about {confidence.samples_needed:,} samples would show it."
-    samples = counted(found.samples, "search sample") if found.samples else "search samples"
+    samples = counted(findings.samples, "search sample") if findings.samples else "search samples"
     what, least = "the recommended model keeps the limit: it", confidence.bound
     if confidence.surer is None:
         what, least = "any model keeps the limit: the best", confidence.least_bound
-    limit = asked(found.yardstick.allowed_drop, found.metric, missed_by=least)
-    shown = f"The {samples} cannot show that {what} {lost_at_most(least, found.metric)} with 95 % confidence; {limit}."
-    trade = f"and is the best trade between that chance and what a model {found.costs}"
+    limit = asked(findings.yardstick.allowed_drop, findings.metric, missed_by=least)
+    shown = (
+        f"The {samples} cannot show that {what} {lost_at_most(least, findings.metric)} with 95 % confidence; {limit}."
+    )
+    trade = f"and is the best trade between that chance and what a model {findings.costs}"
     trade += "; only the float model is a better one" if confidence.float_is_better else ""
     why = f"The recommended model breaks it with a chance of {100 * confidence.chance_to_break:.0f} %, {trade}."
-    if confidence.expected > found.yardstick.allowed_drop:
-        why += f" As far as these samples tell, it {lost(confidence.expected, found.metric)}."
-    surer = _surer(found, confidence.surer) if confidence.surer else ""
+    if confidence.expected > findings.yardstick.allowed_drop:
+        why += f" As far as these samples tell, it {lost(confidence.expected, findings.metric)}."
+    surer = _surer(findings, confidence.surer) if confidence.surer else ""
     return f"{shown} {why}{needed}{surer}{again}{cheaper}"
 
 
@@ -339,14 +341,15 @@ _UNKNOWN = {
 }
 
 
-def _doubted(found: Findings) -> str:
+def _doubted(findings: Findings) -> str:
     """A sentence: a cheaper model is not recommended on the word of a score whose noise nobody knows."""
-    if found.doubted is None:
+    if findings.doubted is None:
         return ""
-    doubted = found.doubted
+    doubted = findings.doubted
     return (
-        f"{doubted.sha256[:10]} {found.costs} less and by its score {lost(doubted.drop, found.metric)}, but its outputs"
-        f" are only {doubted.sqnr_db:.0f} dB from float's: there a score does not count if nobody knows how sure it is."
+        f"{doubted.sha256[:10]} {findings.costs} less and by its score {lost(doubted.drop, findings.metric)}, but its "
+        f"outputs are only {doubted.sqnr_db:.0f} dB from float's: there a score does not count if nobody knows how "
+        "sure it is."
     )
 
 
@@ -360,16 +363,16 @@ def _others(confidence: Confidence, unit: str) -> str:
     return f"; nine in ten recommend a penalty of {span} {'point' if (unit, high) == ('points', '1.0') else unit}"
 
 
-def _surer(found: Findings, surer: Alternative) -> str:
-    ops, most = found.strays(surer.left_ops), lost_at_most(surer.bound, found.metric)
-    return f" If proof is wanted: {surer.id}, with {ops}, {found.costs} more, and with 95 % confidence it {most}."
+def _surer(findings: Findings, surer: Alternative) -> str:
+    ops, most = findings.strays(surer.left_ops), lost_at_most(surer.bound, findings.metric)
+    return f" If proof is wanted: {surer.id}, with {ops}, {findings.costs} more, and with 95 % confidence it {most}."
 
 
-def _cheaper(found: Findings, confidence: Confidence, cheaper: Alternative) -> str:
+def _cheaper(findings: Findings, confidence: Confidence, cheaper: Alternative) -> str:
     """A member that costs less; what speaks for the recommended one if that member is proven, too."""
-    ops, most = found.strays(cheaper.left_ops), lost_at_most(cheaper.bound, found.metric)
+    ops, most = findings.strays(cheaper.left_ops), lost_at_most(cheaper.bound, findings.metric)
     share = f"{100.0 * cheaper.saved:.2g} %" if cheaper.saved >= 0.001 else "hardly"
-    less = f"{found.costs} {share} less"
+    less = f"{findings.costs} {share} less"
     if cheaper.bound <= confidence.bound:
         return (
             f" Cheaper is {cheaper.id}, with {ops}: it {less}, and with 95 % confidence it {most}, "

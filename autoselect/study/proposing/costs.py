@@ -32,11 +32,11 @@ class CostModel:
 
     def _fit(self, column: str, seen: Sequence[Seen]) -> _Fit:
         """What was measured of a column beyond its forecast."""
-        known = [s for s in seen if column in s.quantities]
+        observations = [s for s in seen if column in s.quantities]
         if not BY_COLUMN[column].is_packed:
-            found = [(s.mask, s.quantities[column]) for s in known]
-            return _fitted(found, self._problem, least=constants.LEAST_COST)
-        beyond = [(s.mask, s.quantities[column] - self._forecast(s.mask, column)) for s in known]
+            measurements = [(s.mask, s.quantities[column]) for s in observations]
+            return _fitted(measurements, self._problem, least=constants.LEAST_COST)
+        beyond = [(s.mask, s.quantities[column] - self._forecast(s.mask, column)) for s in observations]
         return _fitted(beyond, self._problem, least=-math.inf)
 
     def _forecast(self, mask: Mask, column: str) -> float:
@@ -87,18 +87,18 @@ _Fit = tuple[float, np.ndarray, np.ndarray, float]
 """Mean of the measured values, centre of the candidates, their terms, and the least value that is believed."""
 
 
-def _fitted(known: Sequence[tuple[Mask, float]], problem: Problem, *, least: float) -> _Fit:
+def _fitted(measurements: Sequence[tuple[Mask, float]], problem: Problem, *, least: float) -> _Fit:
     """Fit a column to what was measured; no value below this share of the least measured one is believed.
 
     ``least`` is minus infinity if every value is believed.
     """
-    rows = problem.sides([mask for mask, _ in known])
-    if not known:
+    rows = problem.sides([mask for mask, _ in measurements])
+    if not measurements:
         return 0.0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), min(least, 0.0)
-    values = np.array([value for _, value in known])
+    values = np.array([value for _, value in measurements])
     mean, centre = float(values.mean()), rows.mean(axis=0)
     inside = rows - centre
-    system = inside @ inside.T + constants.RIDGE * np.eye(len(known))
+    system = inside @ inside.T + constants.RIDGE * np.eye(len(measurements))
     terms = inside.T @ np.linalg.solve(system, values - mean)
     # The line says nothing far beyond what was measured, and no cost is far below the least measured one.
     return mean, centre, terms, least * float(values.min()) if math.isfinite(least) else least

@@ -23,8 +23,8 @@ _ENDS = np.array([0.5 - COVERED / 2.0, 0.5 + COVERED / 2.0])
 _FEWEST = 4
 """Candidates that say something of how losses follow closeness."""
 _GROUPS = (10, 20)
-"""Of like candidates, each of which is foretold from the others: once in so many groups, once in so many. The wider of
-both answers counts."""
+"""Into how many groups like candidates are parted, each of which is foretold from the others: once into the first
+number, once into the second. The wider of both answers counts."""
 _ALWAYS = -1
 """Number of the group that is never left out."""
 _WIDTHS = np.geomspace(0.25, 16.0, 49)
@@ -93,11 +93,11 @@ class Expectation:
             seen: The candidates; those without a known divergence and loss are left out.
             most: The largest loss that the metric allows, such as float's accuracy; infinite if there is none.
         """
-        known = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
-        if len(known) < _FEWEST:
+        candidates = [s for s in seen if math.isfinite(s.log_divergence) and math.isfinite(s.likely_loss)]
+        if len(candidates) < _FEWEST:
             return None
         with one_thread():
-            return cls(problem, known, _width_for(problem, known, most), _unseen(problem, known, most))
+            return cls(problem, candidates, _width_for(problem, candidates, most), _unseen(problem, candidates, most))
 
     def likely(self, mask: Mask, others: Sequence[Mask] = ()) -> Likely:
         """What a candidate is expected to lose.
@@ -125,7 +125,7 @@ class Expectation:
         return float(self._chances(*self._believed_of(mask, others), np.array([limit]))[0])
 
     def chances_within(self, masks: Sequence[Mask], limits: np.ndarray, widths: Sequence[float]) -> np.ndarray:
-        """The same of several, each with a limit of its own, for each factor of all deviations, shape (n_widths, n)."""
+        """Chances of several candidates, each with its own limit, by factors of all deviations; shape (n_widths, n)."""
         belief, beyond, left = self._believed(masks, 1.0)
         wider = [(Belief(belief.mean, width * belief.deviation), beyond, width * left) for width in widths]
         return np.array([self._chances(*each, limits) for each in wider])
@@ -163,7 +163,7 @@ def _width_for(problem: Problem, seen: Sequence[Seen], most: float) -> float:
 
 def _needed(problem: Problem, seen: Sequence[Seen], most: float, count: int) -> list[float]:
     """The least factor with which the interval of each scored candidate holds its loss, foretold from other groups."""
-    found, groups = list[float](), _groups(problem, seen, count)
+    widths, groups = list[float](), _groups(problem, seen, count)
     for group in sorted({*groups.tolist()} - {_ALWAYS}):
         others = [s for s, own in zip(seen, groups, strict=True) if own != group]
         inside = [s for s, own in zip(seen, groups, strict=True) if own == group and s.loss is not None]
@@ -175,8 +175,8 @@ def _needed(problem: Problem, seen: Sequence[Seen], most: float, count: int) -> 
         misses = (chances < _ENDS[0]) | (chances > _ENDS[1])
         # The first width from which on no width misses.
         first = np.where(misses.any(axis=0), len(_WIDTHS) - np.argmax(misses[::-1], axis=0), 0)
-        found += _WIDTHS[np.minimum(first, len(_WIDTHS) - 1)].tolist()
-    return found
+        widths += _WIDTHS[np.minimum(first, len(_WIDTHS) - 1)].tolist()
+    return widths
 
 
 def _groups(problem: Problem, seen: Sequence[Seen], count: int) -> np.ndarray:
@@ -185,12 +185,12 @@ def _groups(problem: Problem, seen: Sequence[Seen], count: int) -> np.ndarray:
     Whole models are in none of them: every search scores these, so no question is without them.
     """
     masks = [s.mask for s in seen]
-    found = np.full(len(seen), _ALWAYS)
+    groups = np.full(len(seen), _ALWAYS)
     mixed = np.array([not _is_whole(problem, mask) for mask in masks])
     rows = problem.sides([mask for mask, is_mixed in zip(masks, mixed, strict=True) if is_mixed])
     if len(rows) > 1:
-        found[mixed] = fcluster(linkage(rows, "average", "cityblock"), count, "maxclust")
-    return found
+        groups[mixed] = fcluster(linkage(rows, "average", "cityblock"), count, "maxclust")
+    return groups
 
 
 def _unseen(problem: Problem, seen: Sequence[Seen], most: float) -> Unseen:

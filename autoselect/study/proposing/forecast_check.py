@@ -31,14 +31,14 @@ class ForecastCheck:
         """
         if not self._reader.is_ours(recipe):
             return ""
-        found = self._problem.forecast_of(left_out_of(recipe), further_of(recipe), recipe.repairs)
-        kinds = zip(self._problem.order, found.kinds, strict=False)
-        told = [f"{n!r} is {built.kinds[n]}, not {k}" for n, k in kinds if built.kinds.get(n, k) != k]
-        if built.size_bytes != found.size_bytes:
-            told.insert(0, f"it has {built.size_bytes} bytes, not {found.size_bytes}")
-        if told:
+        forecast = self._problem.forecast_of(left_out_of(recipe), further_of(recipe), recipe.repairs)
+        kinds = zip(self._problem.order, forecast.kinds, strict=False)
+        differences = [f"{n!r} is {built.kinds[n]}, not {k}" for n, k in kinds if built.kinds.get(n, k) != k]
+        if built.size_bytes != forecast.size_bytes:
+            differences.insert(0, f"it has {built.size_bytes} bytes, not {forecast.size_bytes}")
+        if differences:
             self.distrust(recipe)
-        return ", ".join([*told[:3], *([f"and {len(told) - 3} more"] if len(told) > 3 else [])])
+        return ", ".join([*differences[:3], *([f"and {len(differences) - 3} more"] if len(differences) > 3 else [])])
 
     def distrust(self, recipe: Recipe) -> None:
         """Let the sampler take no other candidate for a twin of this one."""
@@ -47,11 +47,11 @@ class ForecastCheck:
 
 def unlike_forecasts(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """The first record of each recipe that was built unlike its forecast."""
-    found: dict[str, TrialRecord] = {}
+    first_records: dict[str, TrialRecord] = {}
     for record in records:
         if record.forecast_error and record.recipe is not None:
-            found.setdefault(record.recipe.fingerprint, record)
-    return list(found.values())
+            first_records.setdefault(record.recipe.fingerprint, record)
+    return list(first_records.values())
 
 
 def warnings_of(records: Sequence[TrialRecord]) -> list[str]:

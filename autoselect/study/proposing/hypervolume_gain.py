@@ -137,12 +137,12 @@ def _variances(grid: np.ndarray, x: np.ndarray, squares: np.ndarray, weights: np
     Taken in ever closer surroundings, from half of the grid to ``NEAR``, where what the wider ones say counts as one
     residual: losses of ruined candidates vary far more than those of candidates next to float.
     """
-    found = np.full(len(grid), float(np.average(squares, weights=weights)) if len(squares) > 2 else 0.0)
+    variances = np.full(len(grid), float(np.average(squares, weights=weights)) if len(squares) > 2 else 0.0)
     reach = max(float(np.ptp(grid)), constants.NEAR)
     for width in np.geomspace(constants.NEAR, reach, 1 + math.ceil(math.log2(reach / constants.NEAR)))[-2::-1]:
         near = weights * np.exp(-0.5 * ((grid[:, None] - x[None, :]) / width) ** 2)
-        found = (near @ squares + found) / (near.sum(axis=1) + 1.0)
-    return found
+        variances = (near @ squares + variances) / (near.sum(axis=1) + 1.0)
+    return variances
 
 
 def _rising(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -264,16 +264,16 @@ class FrontVolume:
             costs: For each cost the points' values, shape (n,).
         """
         places = [_cell(edges, values) for edges, values in zip(self._edges, costs, strict=True)]
-        found = np.zeros((len(self._areas), len(costs[0])))
+        areas = np.zeros((len(self._areas), len(costs[0])))
         for corner in itertools.product((0, 1), repeat=len(places)):
             steps = corner[::-1]  # The first cost changes fastest.
             index: tuple[Any, ...] = (slice(None), *(i + step for (i, _), step in zip(places, steps, strict=True)))
             part = self._areas[index]
             for (_, share), step in zip(places, steps, strict=True):
                 part = part * (share if step else 1 - share)
-            found = found + part
+            areas = areas + part
         beyond = np.any(np.stack(costs) >= 1.0, axis=0)
-        return np.where(beyond[:, None], 0.0, found.T)
+        return np.where(beyond[:, None], 0.0, areas.T)
 
     def loss_adding(self, wanted: float, *costs: float) -> float:
         """The loss at which a point adds so much volume.

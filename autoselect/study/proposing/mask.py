@@ -71,12 +71,12 @@ class Mask(_States):
 
 def bits(units: Units) -> list[int]:
     """Indices of the set bits, ascending."""
-    found = []
+    indices = []
     while units:
         low = units & -units
-        found.append(low.bit_length() - 1)
+        indices.append(low.bit_length() - 1)
         units ^= low
-    return found
+    return indices
 
 
 def indicator(rows: Sequence[Units], count: int) -> np.ndarray:

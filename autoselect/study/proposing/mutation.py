@@ -39,11 +39,11 @@ def child(parents: Sequence[Mask], problem: Problem, noise: np.ndarray, rng: np.
 
 def single_flips(mask: Mask, problem: Problem) -> list[Mask]:
     """All masks that differ in one unit's state."""
-    found = []
+    masks = []
     for unit in (1 << i for i in range(len(problem.units))):
-        found += [mask.without(unit)] if mask.left_out & unit else []
-        found += [mask.put(unit, p) for p, form in enumerate(problem.forms) if form & ~mask.within(p) & unit]
-    return found
+        masks += [mask.without(unit)] if mask.left_out & unit else []
+        masks += [mask.put(unit, p) for p, form in enumerate(problem.forms) if form & ~mask.within(p) & unit]
+    return masks
 
 
 def repaired(mask: Mask, problem: Problem) -> list[Mask]:
@@ -54,14 +54,14 @@ def repaired(mask: Mask, problem: Problem) -> list[Mask]:
 def restated(mask: Mask, problem: Problem, noise: np.ndarray) -> list[Mask]:
     """All that the mask leaves out in each one state; then from it to the exact one by quarters, noisiest first."""
     *others, last = problem.by_cost
-    found = []
+    masks = []
     for place in others:
         whole = problem.put(mask, mask.left_out, place)
         ranking = sorted(bits(whole.within(place) & problem.forms[last]), key=lambda i: (-noise[place, i], i))
         for share in (0.0, *constants.OPENING, 1.0):
             chosen = sum(1 << i for i in ranking[: round(share * len(ranking))])
-            found.append(problem.put(whole, chosen, last))
-    return list(dict.fromkeys(found))
+            masks.append(problem.put(whole, chosen, last))
+    return list(dict.fromkeys(masks))
 
 
 def _crossed(first: Mask, second: Mask, problem: Problem, rng: np.random.Generator) -> Mask:

@@ -105,8 +105,8 @@ class Reader:
     def told(self, records: Sequence[TrialRecord]) -> list[tuple[TrialRecord, Seen]]:
         """All candidates with a score, or with one on part of the samples, in order."""
         pairs = [(record, self.seen(record)) for record in records if record.scores or record.partial]
-        known = [(record, seen) for record, seen in pairs if seen is not None]
-        return list(zip([record for record, _ in known], with_divergences([seen for _, seen in known]), strict=True))
+        news = [(record, seen) for record, seen in pairs if seen is not None]
+        return list(zip([record for record, _ in news], with_divergences([seen for _, seen in news]), strict=True))
 
     def mask(self, recipe: Recipe) -> Mask:
         """What a recipe leaves out, as far as units can express it."""
@@ -130,13 +130,13 @@ class Reader:
 
 def of_losses(mask: Mask, loss: float, costs: Mapping[str, float], problem: Problem) -> Seen:
     """A trial that somebody else told: a loss, and what was told of the costs, by column."""
-    known = problem.forecast(mask)
+    forecast = problem.forecast(mask)
     return Seen(
         mask=mask,
         loss=loss,
         share=1.0,
-        size_bytes=costs.get("size_bytes", known.size_bytes),
-        penalty=costs.get("penalty", known.penalty),
+        size_bytes=costs.get("size_bytes", forecast.size_bytes),
+        penalty=costs.get("penalty", forecast.penalty),
         quantities={column: cost for column, cost in costs.items() if not BY_COLUMN[column].from_graph},
     )
 
@@ -171,16 +171,16 @@ def _of_partial(mask: Mask, partial: Partial) -> Seen:
     )
 
 
-def log_divergence(found: Scores | Partial) -> float:
+def log_divergence(measurement: Scores | Partial) -> float:
     """Natural log of error power over signal power; NaN if unknown.
 
     That of the mean power, which is what independent errors add up to; of the mean decibels in records that lack it.
     """
-    if math.isnan(found.divergence) and math.isnan(found.sqnr_db):
+    if math.isnan(measurement.divergence) and math.isnan(measurement.sqnr_db):
         return math.nan
-    if math.isnan(found.divergence):
-        return min(max(-found.sqnr_db * _LOG_PER_DB, _NEAREST), _FARTHEST)
-    return max(math.log(max(found.divergence, 1e-20)), _NEAREST)
+    if math.isnan(measurement.divergence):
+        return min(max(-measurement.sqnr_db * _LOG_PER_DB, _NEAREST), _FARTHEST)
+    return max(math.log(max(measurement.divergence, 1e-20)), _NEAREST)
 
 
 def with_divergences(seen: Sequence[Seen]) -> list[Seen]:
@@ -215,5 +215,5 @@ def _with_losses(seen: Sequence[Seen]) -> list[Seen]:
 
 def noise_of(scored: Sequence[Seen]) -> float:
     """The usual noise of a loss; 0 if none is known."""
-    known = [s.noise for s in scored if math.isfinite(s.noise)]
-    return float(np.median(known)) if known else 0.0
+    noises = [s.noise for s in scored if math.isfinite(s.noise)]
+    return float(np.median(noises)) if noises else 0.0

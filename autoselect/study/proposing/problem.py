@@ -204,8 +204,8 @@ class Problem:
 
     def units_of(self, nodes: Iterable[str]) -> tuple[int, ...]:
         """The places of the units that nodes belong to, in the order of the nodes, once each."""
-        found = (i for name in nodes for i, unit in enumerate(self.units) if name in unit.nodes)
-        return tuple(dict.fromkeys(found))
+        places = (i for name in nodes for i, unit in enumerate(self.units) if name in unit.nodes)
+        return tuple(dict.fromkeys(places))
 
     def _units(self, nodes: Iterable[str]) -> Units:
         chosen = frozenset(nodes)
@@ -213,8 +213,8 @@ class Problem:
 
     def forecast(self, mask: Mask) -> Forecast:
         """Exact size and penalty; those asked for last are remembered."""
-        found = self._remembered(mask)
-        return replace(found, key=self.key(mask)) if mask in self._distrusted else found
+        forecast = self._remembered(mask)
+        return replace(forecast, key=self.key(mask)) if mask in self._distrusted else forecast
 
     def key(self, mask: Mask) -> object:
         """What a candidate has in common with all that are equal once built; every answer is remembered."""
@@ -237,8 +237,8 @@ class Problem:
 
     def within_limits(self, mask: Mask) -> bool:
         """Whether size and penalty keep the user's limits."""
-        found = self.forecast(mask)
-        violations = self.constraints.violations(drop=0.0, size_bytes=found.size_bytes, penalty=found.penalty)
+        forecast = self.forecast(mask)
+        violations = self.constraints.violations(drop=0.0, size_bytes=forecast.size_bytes, penalty=forecast.penalty)
         return max(violations["max_size"], violations["max_penalty"]) <= 0.0
 
     @cached_property
@@ -252,14 +252,14 @@ class Problem:
     @cached_property
     def _same(self) -> tuple[tuple[Units, ...], ...]:
         """The units whose form is the same in two states, for each state and each up to it."""
-        found = [[0] * (place + 1) for place in range(len(self.states))]
+        same_units = [[0] * (place + 1) for place in range(len(self.states))]
         for i in range(len(self.units)):
             integer, *keys = self._becomes(i)
             for place, key in enumerate(keys):
                 first = keys.index(key)
                 is_plain = first == 0 and not self.not_outside >> i & 1
-                found[place][first] |= (is_plain or key != integer) << i
-        return tuple(map(tuple, found))
+                same_units[place][first] |= (is_plain or key != integer) << i
+        return tuple(map(tuple, same_units))
 
     def _becomes(self, unit: int) -> list[object]:
         """What a unit becomes in integers and in each state; equal where its form is the same."""
@@ -297,11 +297,11 @@ class Problem:
     @cached_property
     def noisy(self) -> tuple[Units, ...]:
         """The units that make an error in each state: those with a form of their own and an op of that state."""
-        found = []
+        noisy_units = []
         for place, state in enumerate(self.states):
             exact = state == EXACT
-            found.append(sum(1 << i for i in bits(self.forms[place]) if not exact and self._has(i, place)))
-        return tuple(found)
+            noisy_units.append(sum(1 << i for i in bits(self.forms[place]) if not exact and self._has(i, place)))
+        return tuple(noisy_units)
 
     def _has(self, unit: int, place: int) -> bool:
         """Whether a unit has any op of a state where it is in it, as far as forecasts tell kinds."""
@@ -313,12 +313,12 @@ class Problem:
     @cached_property
     def noise(self) -> np.ndarray:
         """What each unit does alone in each state, shape (n_states, n_units); 0 if it makes no error."""
-        found = np.zeros((len(self.states), len(self.units)))
+        noise = np.zeros((len(self.states), len(self.units)))
         for place, state in enumerate(self.states):
             for i in bits(self.noisy[place]):
                 unit = self.units[i]
-                found[place, i] = unit.noise.get(state, constants.OTHER_SHARE * unit.sensitivity)
-        return found
+                noise[place, i] = unit.noise.get(state, constants.OTHER_SHARE * unit.sensitivity)
+        return noise
 
     def in_state(self, units: Units, place: int) -> Mask:
         """The units left out, in one state."""
@@ -329,8 +329,8 @@ class Problem:
         """Places of the states: the least penalty of all units in it first; the exact one, where there is one, last."""
 
         def cost(place: int) -> tuple[bool, float, int]:
-            found = self.forecast(self.in_state(self.everything, place))
-            return self.states[place] == EXACT, found.penalty, found.size_bytes
+            forecast = self.forecast(self.in_state(self.everything, place))
+            return self.states[place] == EXACT, forecast.penalty, forecast.size_bytes
 
         return tuple(sorted(range(len(self.states)), key=cost))
 
@@ -367,8 +367,8 @@ class Problem:
         if not self.clipped:  # Nothing need be forecast.
             return mask
         place = next(p for p in self.by_cost if self.states[p] not in APART)
-        found = self.put(mask, self.clipped & ~self.not_outside & ~self.out_of_integers(mask), place)
-        return found if self.accepts(found) else mask
+        candidate = self.put(mask, self.clipped & ~self.not_outside & ~self.out_of_integers(mask), place)
+        return candidate if self.accepts(candidate) else mask
 
     @property
     def count(self) -> int:
@@ -402,12 +402,12 @@ class Problem:
 
     def islands(self, units: Units) -> list[Units]:
         """The connected groups of these units, in graph order."""
-        found = []
+        islands = []
         while units:
             island = frontier = units & -units
             while frontier:
                 frontier = self.around(frontier) & units & ~island
                 island |= frontier
-            found.append(island)
+            islands.append(island)
             units &= ~island
-        return found
+        return islands

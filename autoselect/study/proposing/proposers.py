@@ -39,8 +39,8 @@ class Listed:
 
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
         """The next one that is not known."""
-        known = {s.mask for s in seen} | set(pending)
-        return next((mask for mask in self._masks if mask not in known), None)
+        taken_masks = {s.mask for s in seen} | set(pending)
+        return next((mask for mask in self._masks if mask not in taken_masks), None)
 
 
 def by_sensitivity(problem: Problem) -> list[int]:

@@ -42,14 +42,14 @@ class Recommending:
     @classmethod
     def of(cls, problem: Problem, costs: CostModel, scored: Sequence[Seen]) -> Recommending | None:
         """What the scored candidates say of it; None if their bounds are not known."""
-        known = [s for s in scored if math.isfinite(s.bound) and math.isfinite(s.log_divergence)]
-        if len(known) < 2 or not math.isfinite(problem.rule.allowed_drop):
+        candidates = [s for s in scored if math.isfinite(s.bound) and math.isfinite(s.log_divergence)]
+        if len(candidates) < 2 or not math.isfinite(problem.rule.allowed_drop):
             return None
         (exact,) = _prices(problem, costs, [problem.in_state(problem.everything, problem.by_cost[-1])])
-        expected = [problem.rule.cost(_standing(s)) for s in known if s.feasible]
-        figures = np.array([(s.log_divergence, s.bound) for s in known]).T
+        expected = [problem.rule.cost(_standing(s)) for s in candidates if s.feasible]
+        figures = np.array([(s.log_divergence, s.bound) for s in candidates]).T
         bounds = fit_link(*figures)
-        likeness = Likeness(problem, bounds, [s.mask for s in known], *figures)
+        likeness = Likeness(problem, bounds, [s.mask for s in candidates], *figures)
         return cls(problem, costs, bounds, min([exact, *expected]), likeness)
 
     def lowering(self, masks: Sequence[Mask], belief: Belief) -> np.ndarray:

@@ -103,11 +103,11 @@ class Surrogate:
             with_terms: Whether the deviation also has what was seen leaves open of the terms. Proposals go without:
                 what is open of them is the same for most.
         """
-        found, rows, repairs = self._problem.sides(masks), self._rows(masks), _places(masks)
+        sides, rows, repairs = self._problem.sides(masks), self._rows(masks), _places(masks)
         mean, free = self._base(rows, repairs)
-        variance = free**2 * self._prior_variance(found)
+        variance = free**2 * self._prior_variance(sides)
         if self._factor is not None:
-            cross = self._kernel(found, self._known_sides) * free[:, None] * self._known_free
+            cross = self._kernel(sides, self._known_sides) * free[:, None] * self._known_free
             mean = mean + cross @ self._weights
             variance = variance - np.einsum("ij,ji->i", cross, cho_solve(self._factor, cross.T))
         _, slope = self._slope(rows, repairs, self._theta, self._cap)
@@ -125,10 +125,10 @@ class Surrogate:
         prior = np.asarray(np.einsum("ij,ij->i", scaled, slope))
         if not len(self._known):
             return prior
-        total, known = self._slope(self._known, self._known_repairs, self._theta, self._cap)
-        left = self._left_over(self._known_noise, total, known, self._cap)
-        cross = scaled @ known.T
-        system = (known * self._deviations**2) @ known.T + left
+        total, known_slope = self._slope(self._known, self._known_repairs, self._theta, self._cap)
+        left = self._left_over(self._known_noise, total, known_slope, self._cap)
+        cross = scaled @ known_slope.T
+        system = (known_slope * self._deviations**2) @ known_slope.T + left
         return np.asarray(np.maximum(prior - np.einsum("ij,ji->i", cross, np.linalg.solve(system, cross.T)), 0.0))
 
     @property
@@ -139,11 +139,11 @@ class Surrogate:
     @property
     def noise(self) -> np.ndarray:
         """Estimated divergence that each unit gives in each other state, shape (n_states, n_units)."""
-        found = np.zeros_like(self._problem.noise)
+        noise = np.zeros_like(self._problem.noise)
         count = len(self._problem.units)
         for row, place in enumerate(self._noisy, start=1):
-            found[place] = np.exp(self._theta[row * count : (row + 1) * count])
-        return np.asarray(found * indicator(self._problem.noisy, count))
+            noise[place] = np.exp(self._theta[row * count : (row + 1) * count])
+        return np.asarray(noise * indicator(self._problem.noisy, count))
 
     def _rows(self, masks: Sequence[Mask]) -> np.ndarray:
         """1 for each integer unit; then, for each state that makes errors, 1 for each unit that makes one there."""

@@ -69,19 +69,19 @@ class SurrogateProposer:
     def _ladders(self) -> list[Mask]:
         states = range(len(self._problem.states))
         ends = [Mask(), *(self._problem.in_state(self._problem.everything, place) for place in states)]
-        found = [
+        masks = [
             *ends,
             *(other for end in ends for other in mutation.repaired(end, self._problem)),
             *(near for end in ends for near in self._drawn(mutation.single_flips(end, self._problem), constants.RUNGS)),
         ]
         for ranking in [by_sensitivity(self._problem), *self._problem.ladders]:
-            found += self._rungs(ranking, self._problem.noise, self._problem.sensitivities)
+            masks += self._rungs(ranking, self._problem.noise, self._problem.sensitivities)
         kinds: dict[str, Units] = {}
         for i, unit in enumerate(self._problem.units):
             kinds[unit.op_type] = kinds.get(unit.op_type, 0) | 1 << i
-        found += [self._problem.in_state(units, place) for units in kinds.values() for place in states]
-        found += [end.without(units) for units in kinds.values() for end in ends[1:]]
-        return found + [self._problem.unclipped(mask) for mask in found] if self._problem.clipped else found
+        masks += [self._problem.in_state(units, place) for units in kinds.values() for place in states]
+        masks += [end.without(units) for units in kinds.values() for end in ends[1:]]
+        return masks + [self._problem.unclipped(mask) for mask in masks] if self._problem.clipped else masks
 
     def _rungs(self, ranking: Sequence[int], noise: np.ndarray, integers: np.ndarray) -> list[Mask]:
         """Prefixes of a ranking: from one end the worst left out, from the other only the harmless in integers.
@@ -93,8 +93,8 @@ class SurrogateProposer:
         )
         ladder = list(prefixes(ranking))
         rungs = [ladder[count] for count in steps]
-        found = [self._problem.in_state(units, place) for place in range(len(noise)) for units in rungs]
-        return found if len(noise) == 1 else found + [self._problem.balanced(units, noise, integers) for units in rungs]
+        masks = [self._problem.in_state(units, place) for place in range(len(noise)) for units in rungs]
+        return masks if len(noise) == 1 else masks + [self._problem.balanced(units, noise, integers) for units in rungs]
 
     def _add(self, masks: Iterable[Mask]) -> None:
         for mask in masks:
@@ -136,7 +136,7 @@ class SurrogateProposer:
         ranking = by_sensitivity(self._problem)
         noise, integers = self._problem.noise, self._problem.sensitivities
         # Everything in float is the float model again, whose figures are known.
-        found = [
+        masks = [
             Mask(),
             *(
                 self._problem.in_state(self._problem.everything, p)
@@ -144,18 +144,18 @@ class SurrogateProposer:
                 if units
             ),
         ]
-        found += [self._problem.unclipped(mask) for mask in found]
+        masks += [self._problem.unclipped(mask) for mask in masks]
         for share in constants.OPENING:
             units = sum(1 << i for i in ranking[: round(share * len(ranking))])
-            found.append(self._problem.unclipped(self._problem.balanced(units, noise, integers)))
-        return list(dict.fromkeys(map(self._problem.hold, found)))
+            masks.append(self._problem.unclipped(self._problem.balanced(units, noise, integers)))
+        return list(dict.fromkeys(map(self._problem.hold, masks)))
 
     def _is_new(self, mask: Mask, taken: set[Mask], keys: set[object]) -> bool:
         """Whether it may run, the target takes it, and it is neither known nor equal to what is known once built."""
         if self._failures.is_known(mask):
             return False
-        found = self._problem.forecast(mask)
-        return mask not in taken and found.key not in keys and found.refusal is None
+        forecast = self._problem.forecast(mask)
+        return mask not in taken and forecast.key not in keys and forecast.refusal is None
 
     def _anything(self, taken: set[Mask], keys: set[object]) -> Mask | None:
         for mask in map(self._problem.hold, self._pool):
@@ -277,16 +277,16 @@ class _Ask:
 
     def further(self, chosen: Mask, count: int) -> tuple[Mask, ...]:
         """The next best ``count`` proposals, each chosen as if those before it were under way."""
-        found = [chosen]
+        proposals = [chosen]
         for _ in range(count):
-            self._taken, self._keys = self._taken | {found[-1]}, self._keys | {self._problem.key(found[-1])}
-            self._points = np.vstack([self._points, self._believed(found[-1:])])
+            self._taken, self._keys = self._taken | {proposals[-1]}, self._keys | {self._problem.key(proposals[-1])}
+            self._points = np.vstack([self._points, self._believed(proposals[-1:])])
             self._volume = FrontVolume(self._points)
             masks, gains = self._weighed(self._ranked[: constants.PARENTS * count])
             if not masks:
                 break
-            found.append(masks[int(np.argmax(gains))])
-        return tuple(found[1:])
+            proposals.append(masks[int(np.argmax(gains))])
+        return tuple(proposals[1:])
 
     def _flips(self, mask: Mask) -> list[Mask]:
         return self._owner._drawn(mutation.single_flips(mask, self._problem), self._owner._most(constants.FLIPPED))

@@ -67,8 +67,8 @@ def _write_units(kept: Path, before: Path, problem: Problem | None) -> None:
     units = None if problem is None else [{**asdict(unit), "nodes": sorted(unit.nodes)} for unit in problem.units]
     space = FREE if problem is None else problem.space
     held = {name: sorted(getattr(space, name)) for name in _HELD}
-    known = {"format": _FORMAT, "prepared": PREPARED_FORMAT, "units": units, "pinned": sorted(space.keep_float), **held}
-    write_json(kept / _UNITS, known)
+    facts = {"format": _FORMAT, "prepared": PREPARED_FORMAT, "units": units, "pinned": sorted(space.keep_float), **held}
+    write_json(kept / _UNITS, facts)
 
 
 Shown = list[tuple[str, float, float]]
@@ -81,8 +81,8 @@ def keep_standings(folder: RunFolder, members: Sequence[Standing], again: Sequen
     Raises:
         StorageError: If the file cannot be written.
     """
-    found = {"members": _shown(members), "resamples": [_shown(standings) for standings in again]}
-    write_json(folder.kept / "standings.json", found)
+    content = {"members": _shown(members), "resamples": [_shown(standings) for standings in again]}
+    write_json(folder.kept / "standings.json", content)
 
 
 def _shown(standings: Sequence[Standing]) -> list[tuple[str, float, float | None]]:
@@ -103,8 +103,8 @@ def kept_standings(folder: RunFolder) -> tuple[Shown, list[Shown]]:
         return [(str(id_), float(drop), math.inf if bound is None else float(bound)) for id_, drop, bound in rows]
 
     try:
-        found = read_json(path, missing="")
-        return read(found["members"]), [read(rows) for rows in found["resamples"]]
+        content = read_json(path, missing="")
+        return read(content["members"]), [read(rows) for rows in content["resamples"]]
     except (KeyError, TypeError, ValueError) as exc:
         raise RunFolderError(f"{path} is damaged: {exc!r}.") from exc
 
@@ -130,12 +130,12 @@ def kept_units(folder: RunFolder) -> tuple[tuple[Unit, ...] | None, BoundSpace]:
         RunFolderError: If the file is damaged.
         UsageError: As :func:`open_kept`.
     """
-    found = _read(folder)
+    facts = _read(folder)
     try:
-        not_int8, not_outside = (frozenset(map(str, found.get(name, ()))) for name in _HELD)
-        pinned = frozenset(map(str, found["pinned"]))
+        not_int8, not_outside = (frozenset(map(str, facts.get(name, ()))) for name in _HELD)
+        pinned = frozenset(map(str, facts["pinned"]))
         space = BoundSpace(dimensions=(), keep_float=pinned, not_int8=not_int8, not_outside=not_outside)
-        rows = found["units"]
+        rows = facts["units"]
         units = None if rows is None else tuple(Unit(**{**row, "nodes": frozenset(row["nodes"])}) for row in rows)
     except (KeyError, TypeError) as exc:
         raise RunFolderError(f"{folder.kept / 'units.json'} is damaged: {exc!r}.") from exc
@@ -149,10 +149,10 @@ def _read(folder: RunFolder) -> dict[str, Any]:
             f"{folder.root} keeps no calibrated model to forecast and build candidates from: an earlier version made "
             f"it, it was stopped before its end, or its folder 'kept' was removed. {folder.resuming} writes it anew."
         )
-    found = read_json(path, missing="")
-    if (found.get("format"), found.get("prepared")) != (_FORMAT, PREPARED_FORMAT):
+    facts = read_json(path, missing="")
+    if (facts.get("format"), facts.get("prepared")) != (_FORMAT, PREPARED_FORMAT):
         raise UsageError(
             f"{folder.kept} was written by another version of autoselect, whose models this one does not read. "
             f"Use the version that made the run, or start a new run."
         )
-    return found
+    return facts

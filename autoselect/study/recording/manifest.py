@@ -45,9 +45,9 @@ def to_merge(manifest: Mapping[str, Any], records: Sequence[TrialRecord]) -> tup
 
     Empty if the run is a search, or each member has a trial.
     """
-    members = [Recipe.from_json(json.dumps(one)) for one in manifest.get("merged", ())]
+    members = [Recipe.from_json(json.dumps(recipe)) for recipe in manifest.get("merged", ())]
     tried = {record.recipe.fingerprint for record in records if record.recipe is not None}
-    return () if tried.issuperset(one.fingerprint for one in members) else tuple(members)
+    return () if tried.issuperset(member.fingerprint for member in members) else tuple(members)
 
 
 def pinned_trials(manifest: Mapping[str, Any], last: int, pins: Pins = NO_PINS) -> list[dict[str, Any]]:
@@ -59,8 +59,8 @@ def pinned_trials(manifest: Mapping[str, Any], last: int, pins: Pins = NO_PINS) 
         pins: Of the trials that come next.
     """
     before: list[dict[str, Any]] = list(manifest.get("pinned", ()))
-    ended = [{**one, "last_trial": last} if one["last_trial"] is None else one for one in before]
-    kept = [one for one in ended if one["first_trial"] <= one["last_trial"]]
+    ended = [{**span, "last_trial": last} if span["last_trial"] is None else span for span in before]
+    kept = [span for span in ended if span["first_trial"] <= span["last_trial"]]
     if not pins:
         return kept
     named = {name: sorted(nodes) for name, nodes in pins.named.items()}
@@ -71,7 +71,7 @@ def pinned_in_words(manifest: Mapping[str, Any]) -> str:
     """The pins of the trials that come next."""
     pinned = manifest["pinned"][-1]
     words = {"keep_float": "out of integers", "keep_int": "in integers of 8 bits", "keep_int16": "in 16 bits"}
-    parts = [f"{counted(len(pinned[name]), 'node')} {told}" for name, told in words.items() if pinned[name]]
+    parts = [f"{counted(len(pinned[name]), 'node')} {phrase}" for name, phrase in words.items() if pinned[name]]
     return f"Trials from {pinned['first_trial']} on were proposed under pins of the user: {listed(parts)}."
 
 
@@ -127,7 +127,7 @@ def refuse_other_contents(folder: RunFolder, before: Mapping[str, str], now: Map
     Raises:
         RunFolderError: If one differs or is missing, with its name.
     """
-    for name in contents_that_differ(before, {known: digest for known, digest in now.items() if known in before}):
+    for name in contents_that_differ(before, {key: digest for key, digest in now.items() if key in before}):
         raise RunFolderError(
             f"{folder.root} was made with another {name}: its content has changed since. "
             f"Bring the old one back, or {remedy}."

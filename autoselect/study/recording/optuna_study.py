@@ -199,11 +199,11 @@ class SearchStudy:
 
     def _parameters(self, recipe: Recipe, space: BoundSpace) -> dict[str, tuple[Value, BaseDistribution]]:
         """What Optuna's tools, and its own samplers, are shown of a recipe; nothing if that is too much to keep."""
-        found = distributions_of(space, self._repair_sets)
-        if isinstance(self._sampler, ProposerSampler) and len(found) > MOST_PARAMETERS:
+        distributions = distributions_of(space, self._repair_sets)
+        if isinstance(self._sampler, ProposerSampler) and len(distributions) > MOST_PARAMETERS:
             return {}
         setting = setting_of(recipe, space, self._repair_sets)
-        return {name: (value, found[name]) for name, value in setting.items()}
+        return {name: (value, distributions[name]) for name, value in setting.items()}
 
     def _open(self, origin: str, recipe: Recipe, parameters: Mapping[str, tuple[Value, BaseDistribution]]) -> Asked:
         """Start a trial of a recipe that is known; the study's sampler is not asked."""
@@ -217,9 +217,9 @@ class SearchStudy:
                     self._study._storage.set_trial_param(trial._trial_id, name, internal, distribution)
         return Asked(trial=trial, origin=origin, recipe=recipe)
 
-    def tell(self, asked: Asked, **known: Any) -> TrialRecord:
+    def tell(self, asked: Asked, **outcome: Any) -> TrialRecord:
         """Finish a trial with what came of it, as :class:`TrialRecord` has it: scores, part of one, or an error."""
-        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=asked.recipe, **known)
+        record = TrialRecord(number=asked.number, origin=asked.origin, recipe=asked.recipe, **outcome)
         scores, state, values = record.scores, None, None
         if scores is not None:
             values = [scores.metric, *(scores.costs[column] for column in self.costs)]
@@ -311,8 +311,8 @@ def is_behind(folder: RunFolder) -> bool:
         counts = read_json(folder.summary, missing="").get("counts")
     except RunFolderError:
         return False
-    told = counts.get("trials") if isinstance(counts, dict) else None
-    return isinstance(told, int) and len(read_records(folder.study)) < told
+    count = counts.get("trials") if isinstance(counts, dict) else None
+    return isinstance(count, int) and len(read_records(folder.study)) < count
 
 
 def refuse_behind(folder: RunFolder) -> None:
@@ -328,8 +328,8 @@ def refuse_behind(folder: RunFolder) -> None:
 
 
 def _study_in(storage: JournalStorage) -> optuna.Study | None:
-    known = [study.study_name for study in storage.get_all_studies()]
-    return optuna.load_study(study_name=STUDY_NAME, storage=storage) if STUDY_NAME in known else None
+    names = [study.study_name for study in storage.get_all_studies()]
+    return optuna.load_study(study_name=STUDY_NAME, storage=storage) if STUDY_NAME in names else None
 
 
 @contextlib.contextmanager
@@ -354,8 +354,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _records(study: optuna.Study) -> list[TrialRecord]:
-    found = (record_of(trial) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished())
-    return [record for record in found if record is not None]
+    records = (record_of(trial) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished())
+    return [record for record in records if record is not None]
 
 
 def _suggest(trial: optuna.Trial, space: BoundSpace, sets: Sequence[Repairs]) -> dict[str, Any]:
@@ -364,8 +364,8 @@ def _suggest(trial: optuna.Trial, space: BoundSpace, sets: Sequence[Repairs]) ->
     if space.alternatives:
         names = [name for name, _ in space.alternatives]
         dimensions = space.of_alternative(str(trial.suggest_categorical(ALTERNATIVE, names)))
-    found = distributions_of(space, sets, dimensions)
-    return {name: trial._suggest(name, distribution) for name, distribution in found.items()}
+    distributions = distributions_of(space, sets, dimensions)
+    return {name: trial._suggest(name, distribution) for name, distribution in distributions.items()}
 
 
 def _keep(trial: optuna.Trial, attributes: Mapping[str, Any]) -> None:

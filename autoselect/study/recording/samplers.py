@@ -49,17 +49,17 @@ def distributions_of(
     space: BoundSpace, sets: Sequence[Repairs], dimensions: Sequence[Dimension] | None = None
 ) -> dict[str, BaseDistribution]:
     """The parameters of a study: all dimensions of the space, or these, with their further states, and the repairs."""
-    found: dict[str, BaseDistribution] = {}
+    distributions: dict[str, BaseDistribution] = {}
     if space.alternatives:
-        found[ALTERNATIVE] = CategoricalDistribution([name for name, _ in space.alternatives])
+        distributions[ALTERNATIVE] = CategoricalDistribution([name for name, _ in space.alternatives])
     chosen = space.dimensions if dimensions is None else dimensions
     for dimension in (*chosen, *itertools.chain(*space.further_toggles.values())):
-        found[dimension.name] = (
+        distributions[dimension.name] = (
             IntDistribution(0, dimension.at_most) if isinstance(dimension, Cut) else CategoricalDistribution(_EITHER)
         )
     if len(sets) > 1:
-        found[REPAIRS] = CategoricalDistribution([label(repairs) for repairs in sets])
-    return found
+        distributions[REPAIRS] = CategoricalDistribution([label(repairs) for repairs in sets])
+    return distributions
 
 
 def setting_of(recipe: Recipe, space: BoundSpace, sets: Sequence[Repairs]) -> dict[str, Value]:

@@ -34,14 +34,14 @@ def recipe_of(trial: FrozenTrial) -> Recipe | None:
 
 def attributes_of(record: TrialRecord) -> dict[str, Any]:
     """What a finished trial keeps of its record beside what it opened with, as user attributes."""
-    found: dict[str, Any] = {"forecast_error": record.forecast_error} if record.forecast_error else {}
+    attributes: dict[str, Any] = {"forecast_error": record.forecast_error} if record.forecast_error else {}
     if record.error is not None:
-        return {**found, "error": record.error, "error_kind": record.error_kind, "error_nodes": record.error_nodes}
+        return {**attributes, "error": record.error, "error_kind": record.error_kind, "error_nodes": record.error_nodes}
     if record.scores is not None:
-        return {**found, "scores": asdict(record.scores), "reused": record.reused, "violations": record.violations}
+        return {**attributes, "scores": asdict(record.scores), "reused": record.reused, "violations": record.violations}
     if record.partial is not None:
-        return {**found, "partial": asdict(record.partial), "reused": record.reused}
-    return found
+        return {**attributes, "partial": asdict(record.partial), "reused": record.reused}
+    return attributes
 
 
 def record_of(trial: FrozenTrial) -> TrialRecord | None:
@@ -50,9 +50,9 @@ def record_of(trial: FrozenTrial) -> TrialRecord | None:
     if _TOLD.get(trial.state) not in kept:  # A process may die between what it notes and what it tells.
         return None
     scores, partial = (kept.get(name) if _TOLD[trial.state] == name else None for name in ("scores", "partial"))
-    for found in (scores, partial):
-        if found and not _NAME.fullmatch(str(found["sha256"])):
-            raise ValueError(f"trial {trial.number} names its model {found['sha256']!r}, which is no hash")
+    for part in (scores, partial):
+        if part and not _NAME.fullmatch(str(part["sha256"])):
+            raise ValueError(f"trial {trial.number} names its model {part['sha256']!r}, which is no hash")
     return TrialRecord(
         number=trial.number,
         origin=kept["origin"],

@@ -93,10 +93,10 @@ def _narrow_channels(root: Path, pool: Workers) -> tuple[str, ...]:
     return tuple(map(_warning, groups))
 
 
-def _warning(one: channel_jobs.NarrowGroup) -> str:
+def _warning(group: channel_jobs.NarrowGroup) -> str:
     return (
-        f"In 8 bits, output {one.output!r} has {one.steps:.1f} integer steps for its {one.channels}: one scale serves "
-        f"all channels, and the others are far larger. {OWN_SCALE}"
+        f"In 8 bits, output {group.output!r} has {group.steps:.1f} integer steps for its {group.channels}: one scale "
+        f"serves all channels, and the others are far larger. {OWN_SCALE}"
     )
 
 

@@ -107,12 +107,12 @@ def probed(
     least = 0.01 * sum(error for error in own if error < 1.0)  # What ruins the outputs alone is no scale.
     for state, groups in further.items():
         prober.try_further(state, groups, least)
-    told = [text.format(len(why), count, why[0].rstrip(".")) for text, why in prober.reasons.items() if why]
-    found = prober.found
+    sentences = [text.format(len(why), count, why[0].rstrip(".")) for text, why in prober.reasons.items() if why]
+    errors = prober.found
     return tuple(
-        replace(atom, sensitivity=found[atom.nodes].pop("", atom.sensitivity), noise=found[atom.nodes])
+        replace(atom, sensitivity=errors[atom.nodes].pop("", atom.sensitivity), noise=errors[atom.nodes])
         for atom in atoms
-    ), (*([_TOGETHER.format(len(atoms), _MOST, size)] if size > 1 else []), *told)
+    ), (*([_TOGETHER.format(len(atoms), _MOST, size)] if size > 1 else []), *sentences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ def _grouped(atoms: Sequence[Unit], size: int) -> list[_Group]:
     return [atoms[start : start + size] for start in range(0, len(atoms), size)]
 
 
-def _shares(known: Sequence[float]) -> list[float]:
+def _shares(errors: Sequence[float]) -> list[float]:
     """The share of each atom in a group's error: half by what is known of them, which may be wrong, half evenly."""
-    total, even = sum(known), 1.0 / len(known)
-    return [(one / total + even) / 2.0 if total else even for one in known]
+    total, even = sum(errors), 1.0 / len(errors)
+    return [(error / total + even) / 2.0 if total else even for error in errors]

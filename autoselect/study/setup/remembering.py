@@ -20,12 +20,12 @@ from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers
 T = TypeVar("T")
 
 _READERS: Mapping[Callable[..., Any], Callable[[Any], Any]] = {
-    divergence.error_shares: lambda found: [float(share) for share in found],
-    divergence.look_at_each: lambda found: [divergence.Looked(**one) for one in found],
+    divergence.error_shares: lambda reply: [float(share) for share in reply],
+    divergence.look_at_each: lambda reply: [divergence.Looked(**fields) for fields in reply],
     evidence_jobs.paired_noise: float,
-    level_jobs.weigh: lambda found: [level_jobs.Weighed(**one) for one in found],
-    score_jobs.score: lambda found: score_jobs.ScoreReply(**found),
-    build_jobs.build_each: lambda found: [one and _built(one) for one in found],
+    level_jobs.weigh: lambda reply: [level_jobs.Weighed(**fields) for fields in reply],
+    score_jobs.score: lambda reply: score_jobs.ScoreReply(**reply),
+    build_jobs.build_each: lambda reply: [fields and _built(fields) for fields in reply],
 }
 """Jobs whose replies depend on the case and their arguments alone, and how a reply is read back."""
 
@@ -97,8 +97,8 @@ class Remembering:
         finally:  # Nobody waits for ever.
             kept.set_result(done.result()) if error is None else kept.set_exception(error)
 
-    def _keep(self, found: dict[str, Any]) -> None:
-        job, line = found["job"], json.dumps(found, default=asdict)
+    def _keep(self, entry: dict[str, Any]) -> None:
+        job, line = entry["job"], json.dumps(entry, default=asdict)
         # Without room nothing is remembered; whoever asked has the reply all the same.
         with self._writing, contextlib.suppress(OSError):
             if job in self._known:
@@ -109,15 +109,15 @@ class Remembering:
                 file.write(f"\n{line}\n")  # The line before may be cut off.
 
 
-def _done(function: Callable[..., T], known: Mapping[str, Any]) -> Future[T]:
+def _done(function: Callable[..., T], entry: Mapping[str, Any]) -> Future[T]:
     future: Future[T] = Future()
-    if "error" in known:
-        future.set_exception(ScoreError(known["error"], op=known["op"]))
+    if "error" in entry:
+        future.set_exception(ScoreError(entry["error"], op=entry["op"]))
     else:
-        future.set_result(_READERS[function](known["reply"]))
+        future.set_result(_READERS[function](entry["reply"]))
     return future
 
 
-def _built(found: Mapping[str, Any]) -> build_jobs.BuildReply:
-    places = {int(op): place for op, place in found["places"].items()}
-    return build_jobs.BuildReply(**{**found, "places": places})
+def _built(fields: Mapping[str, Any]) -> build_jobs.BuildReply:
+    places = {int(op): place for op, place in fields["places"].items()}
+    return build_jobs.BuildReply(**{**fields, "places": places})

@@ -119,15 +119,15 @@ class _Trier:
         }
         replies = self._finished(futures)
         looked = {repairs: replies.get(repairs, ()) for repairs in futures}
-        self.known.update({repairs: found for repairs, found in looked.items() if all(one.is_whole for one in found)})
-        return [_price(looked[one] if one in looked else self.known[one]) for one in candidates]
+        self.known.update({repairs: looks for repairs, looks in looked.items() if all(look.is_whole for look in looks)})
+        return [_price(looked[repairs] if repairs in looked else self.known[repairs]) for repairs in candidates]
 
     def _others(self, repairs: Repairs | None, rows: Sequence[int]) -> list[Any] | None:
         """Shares of error and sizes of the models with repairs, and what others must be worth; None if unknown."""
         looked = () if repairs is None else self.known.get(repairs, ())
-        if not looked or any(len(one.shares) < len(rows) for one in looked):
+        if not looked or any(len(look.shares) < len(rows) for look in looked):
             return None
-        return [[one.shares for one in looked], [one.size_bytes for one in looked], _WORTH]
+        return [[look.shares for look in looked], [look.size_bytes for look in looked], _WORTH]
 
     def is_worth_its_bytes(self, repairs: Repairs, instead_of: Repairs) -> bool:
         """Whether the stand-in models cost no more by :meth:`Rule.price` than with the repairs ``instead_of``.
@@ -138,13 +138,13 @@ class _Trier:
         Returns:
             True, too, if the models with either choice of repairs were not measured.
         """
-        before, after = (self._cost(one) for one in (instead_of, repairs))
+        before, after = (self._cost(choice) for choice in (instead_of, repairs))
         return not after > before
 
     def _cost(self, repairs: Repairs) -> float:
         """What bytes and error cost by the rule, the mean over the models; NaN where they were not measured."""
         looked = self.known.get(repairs, ())
-        return fmean(one.cost(self.rule) for one in looked) if looked else math.nan
+        return fmean(look.cost(self.rule) for look in looked) if looked else math.nan
 
     def harms_none(self, repairs: Repairs, instead_of: Repairs) -> bool:
         """Whether scores on all search samples are no worse than with other repairs, as far as that can be told.
@@ -156,14 +156,14 @@ class _Trier:
         """
         self._score_all([instead_of, repairs])
         lost = 0.0
-        for one, after, before in zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True):
+        for model, after, before in zip(self.stand_ins, self.scores[repairs], self.scores[instead_of], strict=True):
             noise, fall = self._noise(after, before), before.value - after.value
             noise = self.rule.allowed_drop if math.isnan(noise) else noise
             # A score may fall by so much of the allowed drop, however sure that is: hardly a candidate breaks the
             # limit for less. With many samples, or a metric of little noise, any fall is sure.
             if after.value >= before.value - max(noise, 0.1 * self.rule.allowed_drop):
                 continue
-            if fall > _SURE * noise and one != self.whole:
+            if fall > _SURE * noise and model != self.whole:
                 return False
             lost += fall
         return lost <= self._gain(repairs, instead_of)
@@ -200,7 +200,9 @@ class _Trier:
         new = [repairs for repairs in dict.fromkeys(candidates) if repairs not in self.scores]
         recipes = {repairs: self._recipes(self.settings.template, repairs) for repairs in new}
         replies = self._finished({r: self._submit_for_each(build_jobs.build_each, of) for r, of in recipes.items()})
-        built = {(repairs, place): one for repairs in replies for place, one in enumerate(replies[repairs]) if one}
+        built = {
+            (repairs, place): reply for repairs in replies for place, reply in enumerate(replies[repairs]) if reply
+        }
         scored = self._finished(
             {at: self._submit(score_jobs.score, reply.sha256, "search", False) for at, reply in built.items()}
         )
@@ -220,7 +222,7 @@ class _Trier:
 
     def _recipes(self, common: Recipe, repairs: Repairs) -> list[str]:
         repaired = replace(common, repairs=repairs)
-        return [recipe_for(one.left_out, repaired, {SIXTEEN: one.in_16_bits}).to_json() for one in self.stand_ins]
+        return [recipe_for(model.left_out, repaired, {SIXTEEN: model.in_16_bits}).to_json() for model in self.stand_ins]
 
     def _submit_for_each(self, job: Callable[..., T], *arguments: object) -> Future[T]:
         """Submit one job for all models, with as much time as if each had a job of its own."""
@@ -245,7 +247,7 @@ class _Trier:
 
 def _price(looked: Sequence[Looked]) -> float:
     """See :meth:`_Trier.prices`."""
-    if not looked or not all(one.shares and one.is_whole for one in looked):
+    if not looked or not all(look.shares and look.is_whole for look in looked):
         return math.inf
     return math.exp(float(log_prices(looked).mean()))
 
@@ -287,8 +289,8 @@ def with_repairs(
     sets: dict[str, Repairs] = {"none": ()}
     sets |= {kind: _that_help(trier, steps, listener) for kind, (trier, steps) in kinds.items()}
     if died := [why for trier, _ in kinds.values() for why in trier.died]:
-        told = f"Workers died while repairs were tried ({len(died)}), so repairs that help may be missing. {died[0]}"
-        listener(Warned(message=told))
+        message = f"Workers died while repairs were tried ({len(died)}), so repairs that help may be missing. {died[0]}"
+        listener(Warned(message=message))
     union = tuple(sorted({name for repairs in sets.values() for name in repairs}))
     return RepairChoice(common=union, sets=sets if union else {})
 

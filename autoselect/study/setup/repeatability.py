@@ -90,7 +90,7 @@ def confirmed_on_kernels(
         By hash what was seen of each that was scored otherwise, and a warning of each whose scores may be others.
     """
     running = {sha256: pool.submit(divergence.on_kernels, root, sha256, sha256 == chosen) for sha256 in names}
-    found, messages = {}, []
+    comparisons, messages = {}, []
     for sha256, future in running.items():
         try:
             seen = result_of(future)
@@ -98,11 +98,11 @@ def confirmed_on_kernels(
             messages.append(f"{names[sha256]} could not be run as it is shipped. {exc}")
             continue
         if seen is not None:
-            found[sha256] = seen
+            comparisons[sha256] = seen
             # An error of twice the power. LiteRT's delegates and its own kernels were seen to differ by 1.2 dB on one
             # file.
             if seen.to_float_db < seen.stood_in_to_float_db - 3.0:
                 messages.append(_KERNELS.format(names[sha256], seen.to_float_db, seen.stood_in_to_float_db))
     for message in messages:
         listener(Warned(message=message))
-    return found, messages
+    return comparisons, messages

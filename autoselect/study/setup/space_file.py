@@ -164,10 +164,10 @@ def bind(
     dimensions: dict[str, Dimension] = {}
     alternatives: dict[str, tuple[str, ...]] = {}
     for number, choice in enumerate(space.choices):
-        found = [_named_apart(d, dimensions, number) for d in _dimensions(choice, model)]
-        dimensions |= {d.name: d for d in found}
-        if found and space.combine == "one":
-            alternatives[f"{number}:{choice.kind}"] = tuple(d.name for d in found)
+        choice_dimensions = [_named_apart(d, dimensions, number) for d in _dimensions(choice, model)]
+        dimensions |= {d.name: d for d in choice_dimensions}
+        if choice_dimensions and space.combine == "one":
+            alternatives[f"{number}:{choice.kind}"] = tuple(d.name for d in choice_dimensions)
     if not dimensions:
         raise UsageError(
             f"Search space {space.name!r} leaves nothing to choose for this model. "

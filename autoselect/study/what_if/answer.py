@@ -161,7 +161,7 @@ class WhatIf(_Asked):
         return self._maker.score_of(self, samples, live)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain dictionaries and lists, for ``json.dumps``."""
+        """The answer as plain dictionaries and lists, for ``json.dumps``."""
         return {
             **dict(self),
             "recipe": json.loads(self.recipe.to_json()),

@@ -52,7 +52,7 @@ def choices_of(questions: Questions) -> list[Choice]:
         for state in ("int8", "hybrid", "float")
     }
     wide = _lacking_int16(questions, template, names)
-    found = []
+    choices = []
     for i, node in enumerate(nodes):
         lacks = {
             state: _NO_KERNEL[state] for state, kinds in plans.items() if kinds[i] not in (STATES[state], "folded")
@@ -61,8 +61,8 @@ def choices_of(questions: Questions) -> list[Choice]:
             lacks["hybrid"] = "the run's candidates have no hybrid nodes: what is left out of integers is float"
         if node.name in wide:
             lacks["int16"] = wide[node.name]
-        found.append(Choice(name=node.name, op_type=node.op_type, unit=units.get(node.name), lacks=lacks))
-    return found
+        choices.append(Choice(name=node.name, op_type=node.op_type, unit=units.get(node.name), lacks=lacks))
+    return choices
 
 
 _NO_KERNEL = {"int8": "it has no integer kernel", "hybrid": "it has no hybrid form", "float": "it has no float form"}

@@ -81,7 +81,7 @@ _Expected = tuple[_Step, Likely | None, Likely | None]
 
 def _move(before: _Expected, after: _Expected, nodes: tuple[str, ...]) -> Move:
     (start, *olds), (end, *news) = before, after
-    told, guessed = (
+    more_drop, guessed = (
         None if new is None or old is None else new.drop - old.drop for old, new in zip(olds, news, strict=True)
     )
     new = news[0]
@@ -96,8 +96,8 @@ def _move(before: _Expected, after: _Expected, nodes: tuple[str, ...]) -> Move:
         drop_high=None if new is None else new.high,
         more_penalty=end.forecast.cut.penalty - start.forecast.cut.penalty,
         more_bytes=end.forecast.plan.size_bytes - start.forecast.plan.size_bytes,
-        more_drop=told,
-        guessed_more=told if guessed is None else guessed,
+        more_drop=more_drop,
+        guessed_more=more_drop if guessed is None else guessed,
     )
 
 
@@ -132,22 +132,22 @@ def _has_int16(questions: Questions, answer: WhatIf) -> bool:
 def _guessed(questions: Questions, steps: Sequence[_Step]) -> list[Likely | None]:
     """What is expected of each candidate, as of one who was not scored; None where nobody knows."""
     tried = questions.tried
-    known = [i for i, step in enumerate(steps) if not tried.why_unknown(step.recipe, step.forecast.plan.kinds)]
-    found: list[Likely | None] = [None] * len(steps)
+    indices = [i for i, step in enumerate(steps) if not tried.why_unknown(step.recipe, step.forecast.plan.kinds)]
+    guesses: list[Likely | None] = [None] * len(steps)
     if tried.expectation is not None:
-        masks = [tried.mask(steps[i].recipe) for i in known]
-        for i, likely in zip(known, tried.expectation.likely_each(masks), strict=True):
-            found[i] = likely
-    return found
+        masks = [tried.mask(steps[i].recipe) for i in indices]
+        for i, likely in zip(indices, tried.expectation.likely_each(masks), strict=True):
+            guesses[i] = likely
+    return guesses
 
 
 def _told(questions: Questions, steps: Sequence[_Step], guesses: Sequence[Likely | None]) -> list[Likely | None]:
     """What an answer tells of each candidate: by its own score if it has one, else the guess."""
-    found = []
+    estimates = []
     for step, guess in zip(steps, guesses, strict=True):
         plan = step.forecast.plan
-        found.append(questions.measured(step.recipe, plan, questions.tried.scored_as(step.recipe, plan)) or guess)
-    return found
+        estimates.append(questions.measured(step.recipe, plan, questions.tried.scored_as(step.recipe, plan)) or guess)
+    return estimates
 
 
 def cheapest(moves: Sequence[Move], goal: str) -> list[Move]:

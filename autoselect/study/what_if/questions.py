@@ -115,11 +115,11 @@ class Questions:
         except RecipeError as exc:
             raise exc if isinstance(what, Recipe) else UsageError(str(exc)) from exc
         recipe = changes.applied(resolved, prepared.layers, prepared.graph)
-        found = self.forecast(recipe, place)
-        self._refuse_formless(recipe, changes, found.plan, place)
+        forecast = self.forecast(recipe, place)
+        self._refuse_formless(recipe, changes, forecast.plan, place)
         name = what if isinstance(what, str | int) else what.name if isinstance(what, WhatIf) else "recipe"
-        told = "; ".join(filter(None, (str(name), changes.told)))
-        return answered_by(self._answer(told, recipe, place, found), self, place.spec)
+        full_name = "; ".join(filter(None, (str(name), changes.told)))
+        return answered_by(self._answer(full_name, recipe, place, forecast), self, place.spec)
 
     def drawn(self, answer: WhatIf) -> tuple[Graph, Pieces]:
         """The graph of an answer's candidate as it would be built, and what its target makes of it."""
@@ -151,8 +151,8 @@ class Questions:
             if len(self._forecasts) >= _FORECASTS_KEPT:
                 self._forecasts.clear()
             plan = self.workshop.plan(recipe, place)
-            known = judged(plan.graph, place.target, self.workshop.settings.runtime)
-            self._forecasts[key] = Forecast(plan=plan, known=known)
+            judgement = judged(plan.graph, place.target, self.workshop.settings.runtime)
+            self._forecasts[key] = Forecast(plan=plan, known=judgement)
         return self._forecasts[key]
 
     def _refuse_formless(self, recipe: Recipe, changes: Changes, plan: Plan, place: Place) -> None:
@@ -176,8 +176,8 @@ class Questions:
                 f"{why.rstrip('.')}{more}. Leave it out, or deny it."
             )
 
-    def _answer(self, name: str, recipe: Recipe, place: Place, found: Forecast) -> WhatIf:
-        nodes, plan, cut, tried = self.workshop.prepared.layers.nodes, found.plan, found.cut, self.tried
+    def _answer(self, name: str, recipe: Recipe, place: Place, forecast: Forecast) -> WhatIf:
+        nodes, plan, cut, tried = self.workshop.prepared.layers.nodes, forecast.plan, forecast.cut, self.tried
         trial = tried.scored_as(recipe, plan)
         is_own = place.spec == self.workshop.settings.target
         likely, unknown = self._likely(recipe, plan, trial)
@@ -202,7 +202,7 @@ class Questions:
             float_macs_share=cut.float_macs_share,
             arena_bytes=int(_arena(plan.graph)),
             target=place.target.name,
-            refusal=self.refusal(recipe, place, found),
+            refusal=self.refusal(recipe, place, forecast),
             metric=tried.metric,
             unknown=unknown,
             approximate=likely is not None and trial is None and not tried.is_expressed(recipe, plan),
@@ -211,13 +211,13 @@ class Questions:
             scored_drop=trial.scores.drop if trial is not None and trial.scores else None,
             compiled=bool(compiled),
             **figures,
-            **self._chances(recipe, place, found, likely, trial),
+            **self._chances(recipe, place, forecast, likely, trial),
         )
 
-    def refusal(self, recipe: Recipe, place: Place, found: Forecast) -> str:
+    def refusal(self, recipe: Recipe, place: Place, forecast: Forecast) -> str:
         """Why the target refuses a recipe: by its rules, or because the search saw it refused; empty if it takes it."""
         is_own = place.spec == self.workshop.settings.target
-        return found.known.refusal or (self.tried.refused(recipe, found.plan) if is_own else "")
+        return forecast.known.refusal or (self.tried.refused(recipe, forecast.plan) if is_own else "")
 
     def _likely(self, recipe: Recipe, plan: Plan, trial: TrialRecord | None) -> tuple[Likely | None, str]:
         """What it is expected to lose; None with the reason if nobody knows."""
@@ -244,16 +244,16 @@ class Questions:
         nodes = self.workshop.prepared.layers.nodes
         left = left_out(recipe, nodes)
         reasons = self.workshop.blueprint(recipe, place).no_int16 if recipe.int16_nodes else {}
-        found = {}
+        fallbacks = {}
         for i, (node, kind) in enumerate(zip(nodes, plan.kinds, strict=True)):
             if node.name in recipe.int16_nodes and kind not in ("int16", "folded"):
-                found[node.name] = reasons.get(i, "no 16-bit form")
+                fallbacks[node.name] = reasons.get(i, "no 16-bit form")
             if kind == "float" and node.name in left.names - left.in_float:
-                found[node.name] = "no hybrid form"
-        return found
+                fallbacks[node.name] = "no hybrid form"
+        return fallbacks
 
     def _chances(
-        self, recipe: Recipe, place: Place, found: Forecast, likely: Likely | None, trial: TrialRecord | None
+        self, recipe: Recipe, place: Place, forecast: Forecast, likely: Likely | None, trial: TrialRecord | None
     ) -> dict[str, Any]:
         """What it is expected to lose, and how it compares with the front."""
         if likely is None:
@@ -265,16 +265,16 @@ class Questions:
         elif trial is not None:  # On another target it is none of its own rivals.
             own_place = np.array([trial.id == member.record.id for member in members], dtype=bool)
             costs = np.where(own_place[:, None], math.inf, costs)
-        own = self._costs(recipe, found)
+        own = self._costs(recipe, forecast)
         cheaper, least = front_gap(own, costs, drops)
         is_less = (drops < likely.drop) | ((drops == likely.drop) & (costs < own).any(axis=-1))
         ahead: list[int] = np.flatnonzero(cheaper & is_less).tolist()
         ahead.sort(key=lambda i: float(drops[i]))
-        ours = self._expected_standing(recipe, found, likely, trial)
+        ours = self._expected_standing(recipe, forecast, likely, trial)
         is_far = self._rule(place).is_far(ours)
-        is_refused = bool(self.refusal(recipe, place, found))
+        is_refused = bool(self.refusal(recipe, place, forecast))
         # If nothing keeps the limits, the front has what breaks them least.
-        is_out = is_refused or (self._breaks_limits(place, found, trial) and not is_member)
+        is_out = is_refused or (self._breaks_limits(place, forecast, trial) and not is_member)
         # A score on the search samples says already whether a candidate keeps the limit of the drop.
         limit = math.inf if trial is not None else self._max_drop
         is_sure = likely.low == likely.high or math.isinf(min(least, limit))
@@ -291,7 +291,7 @@ class Questions:
             "dominated_by": tuple(members[i].record.id for i in ahead),
             "gap": max(likely.drop - least, 0.0) if ahead else 0.0,
             "chance_on_front": 0.0 if is_out else chance,
-            "preferred": None if is_refused else self._is_preferred(ours, place, found),
+            "preferred": None if is_refused else self._is_preferred(ours, place, forecast),
         }
 
     @property
@@ -300,10 +300,10 @@ class Questions:
         most = self.tried.yardstick.constraints.max_drop
         return math.inf if most is None else most
 
-    def _breaks_limits(self, place: Place, found: Forecast, trial: TrialRecord | None) -> bool:
+    def _breaks_limits(self, place: Place, forecast: Forecast, trial: TrialRecord | None) -> bool:
         """Whether a candidate breaks a limit of the user's for sure: as its trial says, or by its size or penalty."""
         limits, scores = self.tried.yardstick.constraints, None if trial is None else trial.scores
-        costs = {name: found.cost(name) for name in ("size_bytes", "penalty")}
+        costs = {name: forecast.cost(name) for name in ("size_bytes", "penalty")}
         if place.spec != self.workshop.settings.target:
             limits = replace(limits, max_penalty=None)  # It is in the unit of the run's target.
         elif scores is not None:
@@ -324,17 +324,17 @@ class Questions:
         own = replace(standing, drop=likely.drop, bound=likely.high, is_bounded=True)  # What is far has a score, too.
         return 1.0 - replace(self.tried.rule, allowed_drop=limit).chance_to_break(own)
 
-    def _costs(self, recipe: Recipe, found: Forecast) -> np.ndarray:
+    def _costs(self, recipe: Recipe, forecast: Forecast) -> np.ndarray:
         """Costs of a candidate in the objectives, then whether it leaves ops off the accelerator, shape (1 + n,)."""
         measured = self.tried.measured_costs(recipe)
         columns = self.workshop.settings.cost_columns
         return np.array(
-            [*(measured.get(c, 0.0) if c in measured else found.cost(c) for c in columns), self._leaves(found)]
+            [*(measured.get(c, 0.0) if c in measured else forecast.cost(c) for c in columns), self._leaves(forecast)]
         )
 
     @staticmethod
-    def _leaves(found: Forecast) -> float:
-        return float(found.cut.left_ops > 0)
+    def _leaves(forecast: Forecast) -> float:
+        return float(forecast.cut.left_ops > 0)
 
     def _front(self, place: Place) -> tuple[np.ndarray, np.ndarray]:
         """Costs of the members on a target, as :meth:`_costs`, and what is expected of their drops."""
@@ -350,42 +350,42 @@ class Questions:
         recipe, scores = member.record.recipe, member.record.scores
         if recipe is None or scores is None:
             raise ValueError("a failed trial is no member")
-        found = self.forecast(recipe, place)
+        forecast = self.forecast(recipe, place)
         columns = self.workshop.settings.cost_columns
-        if self.refusal(recipe, place, found):  # On another target than the run's.
+        if self.refusal(recipe, place, forecast):  # On another target than the run's.
             return np.full(1 + len(columns), math.inf)
-        values = (found.cost(c) if BY_COLUMN[c].from_graph else scores.costs.get(c, math.inf) for c in columns)
-        return np.array([*values, self._leaves(found)])
+        values = (forecast.cost(c) if BY_COLUMN[c].from_graph else scores.costs.get(c, math.inf) for c in columns)
+        return np.array([*values, self._leaves(forecast)])
 
     def _rule(self, place: Place) -> Rule:
         return replace(self.tried.rule, float_penalty=place.float_penalty)
 
     def _expected_standing(
-        self, recipe: Recipe, found: Forecast, likely: Likely, trial: TrialRecord | None
+        self, recipe: Recipe, forecast: Forecast, likely: Likely, trial: TrialRecord | None
     ) -> Standing:
         """How a candidate stands by the figures that the rule goes by: its own if it was scored, else expected ones."""
         scored = None if trial is None else self.tried.standings.get(trial.id)
         if scored is not None:
-            return _standing_at(scored, found)
+            return _standing_at(scored, forecast)
         fidelity = -10.0 * likely.log_divergence / math.log(10.0)
         return Standing(
             id="",
             drop=likely.drop,
             bound=likely.high if likely.low == likely.high else max(likely.high, likely.drop + self._margin(fidelity)),
             fidelity=fidelity,
-            size_bytes=stored_bytes(found.plan.size_bytes, self.tried.measured_costs(recipe)),  # As that of members.
-            penalty=found.cut.penalty,
-            left_ops=found.cut.left_ops,
+            size_bytes=stored_bytes(forecast.plan.size_bytes, self.tried.measured_costs(recipe)),  # As that of members.
+            penalty=forecast.cut.penalty,
+            left_ops=forecast.cut.left_ops,
             is_bounded=self.tried.are_bounded,
         )
 
     def _margin(self, fidelity: float) -> float:
         """The distance from a score to its bound on other samples, of the scored candidate of nearest fidelity."""
-        known = [s for s in self.tried.standings.values() if s.is_bounded and math.isfinite(s.bound)]
-        near = min(known, key=lambda s: abs(s.fidelity - fidelity), default=None)
+        standings = [s for s in self.tried.standings.values() if s.is_bounded and math.isfinite(s.bound)]
+        near = min(standings, key=lambda s: abs(s.fidelity - fidelity), default=None)
         return 0.0 if near is None else near.bound - near.drop
 
-    def _is_preferred(self, ours: Standing, place: Place, found: Forecast) -> bool | None:
+    def _is_preferred(self, ours: Standing, place: Place, forecast: Forecast) -> bool | None:
         chosen = next((m for m in self.tried.members if m.record.id == self.tried.picks.get("recommended")), None)
         if chosen is None or chosen.record.recipe is None or math.isnan(ours.bound):
             return None
@@ -424,18 +424,20 @@ class Questions:
         if not tried.members:
             raise UsageError("The run has no member that could be recommended.")
         places = {place.spec: place for place in map(self.workshop.place, targets or (None,))}
-        found, told = [], dict[str, tuple[Rule, list[Standing]]]()
+        rows, members_by_target = [], dict[str, tuple[Rule, list[Standing]]]()
         for place in places.values():
-            if place.target.name in told:
+            if place.target.name in members_by_target:
                 raise UsageError(
                     f"Two of the targets are called {place.target.name!r}. Give one of the profiles another name, or "
                     "ask for one after the other."
                 )
             members = self._standings(place)
-            told[place.target.name] = self._rule(place), members
-            for limit in limits(members, [as_kept(members, one) for one in tried.resamples], self._rule(place), drops):
-                found.append({"target": place.target.name, **asdict(limit), "worst_ratio": None})
-        return found + ([self._for_all(told, drop) for drop in drops] if len(told) > 1 else [])
+            members_by_target[place.target.name] = self._rule(place), members
+            for limit in limits(
+                members, [as_kept(members, resample) for resample in tried.resamples], self._rule(place), drops
+            ):
+                rows.append({"target": place.target.name, **asdict(limit), "worst_ratio": None})
+        return rows + ([self._for_all(members_by_target, drop) for drop in drops] if len(members_by_target) > 1 else [])
 
     def _standings(self, place: Place) -> list[Standing]:
         """The members that a target takes, with what they cost there.
@@ -445,31 +447,31 @@ class Questions:
         """
         if place.spec == self.workshop.settings.target:
             return [member.standing for member in self.tried.members]
-        found, refusal = [], ""
+        standings, refusal = [], ""
         for member in self.tried.members:
             if member.record.recipe is None:
                 continue
             forecast = self.forecast(member.record.recipe, place)
             if not forecast.known.refusal:
-                found.append(_standing_at(member.standing, forecast))
+                standings.append(_standing_at(member.standing, forecast))
             refusal = refusal or forecast.known.refusal or ""
-        if not found:
+        if not standings:
             raise UsageError(f"Target {place.target.name!r} takes no member of the front. {sentence(refusal)}")
-        return found
+        return standings
 
     @staticmethod
-    def _for_all(told: Mapping[str, tuple[Rule, list[Standing]]], drop: float) -> dict[str, Any]:
+    def _for_all(members_by_target: Mapping[str, tuple[Rule, list[Standing]]], drop: float) -> dict[str, Any]:
         """One member for all targets, at one allowed drop."""
-        ids = {member.id: member for _, members in told.values() for member in members}
+        ids = {member.id: member for _, members in members_by_target.values() for member in members}
         costs = dict[str, dict[str, float]]()
-        for target, (rule, members) in told.items():
+        for target, (rule, members) in members_by_target.items():
             asked = replace(rule, allowed_drop=drop)
             costs[target] = dict.fromkeys(ids, math.inf) | {member.id: asked.cost(member) for member in members}
         ratios = worst_ratios(costs)
         chosen = min(ratios, key=lambda id_: (ratios[id_], id_))
-        member, (rule, _) = ids[chosen], next(iter(told.values()))
+        member, (rule, _) = ids[chosen], next(iter(members_by_target.values()))
         return {
-            "target": ",".join(told),
+            "target": ",".join(members_by_target),
             "allowed_drop": drop,
             "id": chosen,
             "penalty": None,
@@ -496,6 +498,6 @@ class Questions:
         return self.workshop.place(spec_of(answer))
 
 
-def _standing_at(standing: Standing, found: Forecast) -> Standing:
-    """The same candidate with what it costs on the target that it was planned for."""
-    return replace(standing, penalty=found.cut.penalty, left_ops=found.cut.left_ops)
+def _standing_at(standing: Standing, forecast: Forecast) -> Standing:
+    """The standing with what the candidate costs on the target that it was planned for."""
+    return replace(standing, penalty=forecast.cut.penalty, left_ops=forecast.cut.left_ops)

@@ -84,8 +84,8 @@ class Tried:
 
     def scored_as(self, recipe: Recipe, plan: Plan) -> TrialRecord | None:
         """The trial that scored a candidate, or another one of the same bytes; None if none did."""
-        found = self._scored.get(recipe.fingerprint)
-        return self._twins.get(self._key(recipe, plan)) if found is None else found
+        trial = self._scored.get(recipe.fingerprint)
+        return self._twins.get(self._key(recipe, plan)) if trial is None else trial
 
     def refused(self, recipe: Recipe, plan: Plan) -> str:
         """Why the run's target refused a candidate of the search of the same bytes; empty if it refused none."""
@@ -94,12 +94,12 @@ class Tried:
     @cached_property
     def _refused(self) -> dict[object, str]:
         """Reasons by what equal files have in common."""
-        place, found = self._workshop.place(), dict[object, str]()
+        place, reasons = self._workshop.place(), dict[object, str]()
         for record in self.records:
             if record.recipe is not None and record.error and record.error_kind in ("target", "compiler"):
                 key = self._key(record.recipe, self._workshop.plan(record.recipe, place))
-                found.setdefault(key, record.error.rstrip("."))
-        return found
+                reasons.setdefault(key, record.error.rstrip("."))
+        return reasons
 
     def compiled(self, trial: TrialRecord) -> dict[str, Any]:
         """Penalty and further figures that a compiler gave; empty if none of them decides the penalty.
@@ -108,10 +108,10 @@ class Tried:
         """
         if trial.scores is not None and trial.scores.compiled:
             return {name: getattr(trial.scores, name) for name in ("penalty", "segments", "crossing_bytes")}
-        found = self._on_chip.get(trial.id)
-        if found is None or self._workshop.place().target.parts:  # The penalty of several chips is no chip's cost.
+        figures = self._on_chip.get(trial.id)
+        if figures is None or self._workshop.place().target.parts:  # The penalty of several chips is no chip's cost.
             return {}
-        return {"penalty": found["cost"], "segments": found["segments"]}
+        return {"penalty": figures["cost"], "segments": figures["segments"]}
 
     @cached_property
     def _scored(self) -> dict[str, TrialRecord]:
@@ -120,12 +120,12 @@ class Tried:
 
     @cached_property
     def _twins(self) -> dict[object, TrialRecord]:
-        """The same by what equal files have in common."""
-        place, found = self._workshop.place(), dict[object, TrialRecord]()
+        """Trials with scores by what equal files have in common, the first of each."""
+        place, twins = self._workshop.place(), dict[object, TrialRecord]()
         for record in self._scored.values():
             if record.recipe is not None and not record.forecast_error:
-                found.setdefault(self._key(record.recipe, self._workshop.plan(record.recipe, place)), record)
-        return found
+                twins.setdefault(self._key(record.recipe, self._workshop.plan(record.recipe, place)), record)
+        return twins
 
     def _key(self, recipe: Recipe, plan: Plan) -> object:
         """What candidates have in common that are equal once built."""
@@ -149,8 +149,8 @@ class Tried:
     @cached_property
     def standings(self) -> Mapping[str, Standing]:
         """What is expected of each scored candidate on other samples, by id."""
-        found = {standing.id: standing for standing in standings_of(distinct(self.records), self.link)}
-        return found | {member.standing.id: member.standing for member in self.members}
+        standings = {standing.id: standing for standing in standings_of(distinct(self.records), self.link)}
+        return standings | {member.standing.id: member.standing for member in self.members}
 
     @cached_property
     def are_bounded(self) -> bool:
@@ -191,9 +191,9 @@ class Tried:
     def _seen(self) -> list[Seen]:
         """What the trials say, as they were scored: an interval is of such a score."""
         reader = Reader(problem=self.problem, template=self._workshop.settings.template)
-        told = [seen for _, seen in reader.told(self.records)]
+        observations = [seen for _, seen in reader.told(self.records)]
         raw = [seen for record in self.records if (seen := reader.seen(record)) is not None and not seen.failed]
-        return raw if any(math.isfinite(seen.log_divergence) for seen in raw) else told
+        return raw if any(math.isfinite(seen.log_divergence) for seen in raw) else observations
 
     @cached_property
     def expectation(self) -> Expectation | None:
@@ -253,7 +253,7 @@ class Tried:
 
     def _as_near(self, recipe: Recipe) -> list[Mask]:
         """For each unit that the recipe parts the candidate with it in the other state of its nodes: one for each."""
-        mask, problem, found = self.mask(recipe), self.problem, list[Mask]()
+        mask, problem, neighbours = self.mask(recipe), self.problem, list[Mask]()
         nodes, further = left_out_of(recipe), further_of(recipe)
         for place in bits(problem.split_by(nodes, *further.values())):
             names, unit = problem.units[place].nodes, 1 << place
@@ -263,13 +263,13 @@ class Tried:
             variants = [problem.put(mask, unit, state) for state in states] + [mask.without(unit)] * (
                 not names <= nodes
             )
-            found += [variant for variant in dict.fromkeys(variants) if variant != mask]
-        return found
+            neighbours += [variant for variant in dict.fromkeys(variants) if variant != mask]
+        return neighbours
 
     def after_scoring(self, scores: Scores) -> Likely:
         """What a scored candidate is expected to lose on other samples like these, with an interval of nine in ten."""
-        found = expected_drops([scores], self.link)
-        drop, beyond = float(found.drops[0]), float(found.beyond[0])
+        losses = expected_drops([scores], self.link)
+        drop, beyond = float(losses.drops[0]), float(losses.beyond[0])
         beyond = beyond if math.isfinite(beyond) else math.nan
         db = scores.sqnr_db
         return Likely(drop=drop, low=drop - beyond, high=drop + beyond, log_divergence=-db * math.log(10.0) / 10.0)
@@ -280,8 +280,8 @@ class Tried:
         if not columns:
             return {}
         expected = self._costs.expected([self.mask(recipe)])
-        found = dict(zip(self.problem.costs, expected, strict=True))
-        return {column: float(found[column][0]) for column in columns}
+        costs = dict(zip(self.problem.costs, expected, strict=True))
+        return {column: float(costs[column][0]) for column in columns}
 
     def recipe_of(self, name: str | int) -> Recipe:
         """The recipe of a pick, a candidate's id or a trial's number.
@@ -291,11 +291,11 @@ class Tried:
             RunFolderError: If the journal lacks a pick's trial.
         """
         text = self.picks.get(str(name), str(name))
-        found = next((r.recipe for r in self.records if r.recipe is not None and r.id == text), None)
-        if found is None and text.isdecimal():
-            found = next((r.recipe for r in self.records if r.number == int(text) and r.recipe is not None), None)
-        if found is not None:
-            return found
+        recipe = next((r.recipe for r in self.records if r.recipe is not None and r.id == text), None)
+        if recipe is None and text.isdecimal():
+            recipe = next((r.recipe for r in self.records if r.number == int(text) and r.recipe is not None), None)
+        if recipe is not None:
+            return recipe
         if str(name) in self.picks:
             raise RunFolderError(f"{self._journal} is damaged: it lacks the trial of the pick {name!r}, {text}.")
         raise UsageError(
@@ -306,7 +306,7 @@ class Tried:
 
     @property
     def rule(self) -> Rule:
-        """By which the run recommends."""
+        """The rule by which the run recommends."""
         return self.yardstick.rule
 
 

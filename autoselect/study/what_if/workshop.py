@@ -143,8 +143,8 @@ class Workshop:
         Raises:
             RunFolderError: With the name of what has changed.
         """
-        known = self.manifest.get("hashes") or {}
-        before = {name: known[name] for name in hashes if name in known}
+        run_hashes = self.manifest.get("hashes") or {}
+        before = {name: run_hashes[name] for name in hashes if name in run_hashes}
         refuse_other_contents(self._folder, before, hashes, remedy)
 
     @cached_property
@@ -175,13 +175,13 @@ class Workshop:
         files = self.files if is_own else self._case_beside(f"target-{len(self._places)}")
         settings = replace(self.settings, target=name, compiling=False, objectives=DEFAULT_OBJECTIVES)
         write_scoring(files, None, None, settings, cache_directory() if settings.cache else None)
-        known = self.manifest.get("float_model") or {}
+        float_model = self.manifest.get("float_model") or {}
         blueprints: dict[Recipe, Blueprint] = {}
         with self._working() as pool, preparing("Looking at the target failed."):
             if not is_own and (target.parts or target.asks_compiler):
                 pool.call(chip_jobs.look, files.root, settings.template.to_json(), settings.states)
-            if is_own and "penalty" in known:
-                penalty = float(known["penalty"])
+            if is_own and "penalty" in float_model:
+                penalty = float(float_model["penalty"])
             else:
                 describe = partial(build_jobs.describe_float, is_prepared=True)
                 penalty = float(pool.call(describe, files.root).fragmentation["penalty"])
@@ -206,15 +206,15 @@ class Workshop:
             UsageError: If these repairs or 16-bit nodes cannot be made.
         """
         key = _common(recipe)
-        found = place.blueprints.get(key)
+        blueprint = place.blueprints.get(key)
         is_wide = bool(recipe.int16_nodes)
-        if found is None or (is_wide and not (found.int16_nodes or found.no_int16)):
+        if blueprint is None or (is_wide and not (blueprint.int16_nodes or blueprint.no_int16)):
             if recipe.repairs:
                 self.restore_samples()
             with self._working() as pool, _asked_too_much():
                 wide = is_wide or SIXTEEN in self.settings.states
-                found = place.blueprints[key] = _read_blueprint(pool, place.files, key, int16=wide)
-        return found
+                blueprint = place.blueprints[key] = _read_blueprint(pool, place.files, key, int16=wide)
+        return blueprint
 
     def plan(self, recipe: Recipe, place: Place) -> Plan:
         """The parts of a resolved recipe's candidate: as :class:`autoselect.quantize.building.build.Builder` plans."""
@@ -294,26 +294,26 @@ class Workshop:
             if metric is not None and not files.reference("search").exists():
                 pool.call(prepare_jobs.run_reference, files.root, "search")
             base = pool.call(score_jobs.score, files.root, FLOAT, "search", False)
-            found = pool.call(score_jobs.score, files.root, reply.sha256, "search", True)
-            ends = pool.call(evidence_jobs.drop_interval, files.root, reply.sha256, found, base.value)
+            score = pool.call(score_jobs.score, files.root, reply.sha256, "search", True)
+            ends = pool.call(evidence_jobs.drop_interval, files.root, reply.sha256, score, base.value)
         low, high = ends or (None, None)
         return Scored(
             metric=str(self.manifest["metric"]["name"]),
-            score=found.value,
-            low=found.low,
-            high=found.high,
-            samples=found.samples,
-            drop=drop_from(base.value, found.value, self.direction),
+            score=score.value,
+            low=score.low,
+            high=score.high,
+            samples=score.samples,
+            drop=drop_from(base.value, score.value, self.direction),
             drop_low=low,
             drop_high=high,
-            sqnr_db=found.sqnr_db,
+            sqnr_db=score.sqnr_db,
         )
 
     @property
     def direction(self) -> Direction:
         """The direction of the metric."""
-        found: Direction = self.manifest["metric"]["direction"]
-        return found
+        direction: Direction = self.manifest["metric"]["direction"]
+        return direction
 
     def _judge(self, live: Live) -> tuple[Metric | None, Evaluator | None]:
         """The metric or the evaluator of the run."""
@@ -332,10 +332,10 @@ class Workshop:
         Raises:
             UsageError: If only the process of the search had it.
         """
-        given, known = live.get(name), self.manifest["sources"].get(name)
-        if given is None and known == LIVE:
+        given, source = live.get(name), self.manifest["sources"].get(name)
+        if given is None and source == LIVE:
             raise _missing(name)
-        return known if given is None else given
+        return source if given is None else given
 
     def _scoring_case(
         self,
