@@ -63,7 +63,7 @@ class ChipReply:
 
 
 def host_works_of(root: Path, sha256: str, target: Target) -> list[HostWork]:
-    """What of a candidate each chip without a compiler leaves to its host.
+    """What of a candidate each chip leaves to its host by its table of kernels.
 
     Raises:
         ModelError: If the file is no TFLite file.

@@ -19,6 +19,7 @@ from autoselect.cases.score_jobs import ScoreReply, score, score_errors
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import CLOSENESS
+from autoselect.errors import MetricError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
@@ -172,13 +173,38 @@ def blind_score(root: Path) -> float | None:
 
 
 def scores_again(root: Path) -> tuple[float, ...]:
-    """Scores of the float model on all search samples by two calls of a user's metric; none with any other metric."""
+    """Two scores of the float model on all search samples by a user's metric or evaluator; none with any other metric.
+
+    None either with an evaluator that takes numbers of samples: what it says of some is held against what it says of
+    all whenever it scores the float model.
+
+    Raises:
+        ScoreError: If the interpreter refuses the float model.
+        MetricError: If an evaluator gives rows of another shape the second time.
+    """
     case = open_case(root)
+    evaluator = case.scoring.evaluator
+    if evaluator is not None:
+        return () if evaluate.takes(evaluator, "samples") else _evaluated_again(case, evaluator)
     metric = case.scoring.metric
     if metric is None or not metric.is_costly:
         return ()
     rows = _rows(case, FLOAT, "search")
     return tuple(float(metric.summarise(rows)) for _ in range(2))
+
+
+def _evaluated_again(case: OpenCase, evaluator: evaluate.Evaluator) -> tuple[float, ...]:
+    before = case.rows(FLOAT, "search")
+    if before is None:
+        return ()
+    again = evaluate.call_evaluator(evaluator, case.runner(FLOAT), split="search").rows
+    if again.shape != before.shape:
+        raise MetricError(
+            f"The evaluator gave rows of the shape {before.shape} for the float model, and {again.shape} when it was "
+            "asked again. Let it score the same samples each time."
+        )
+    metric = case.pairs("search")
+    return tuple(float(metric.summarise(rows)) for rows in (before, again))
 
 
 def score_types(root: Path, recipe_json: str, float_score: float) -> tuple[float, tuple[float, float] | None]:

@@ -14,7 +14,7 @@ from autoselect.cli.command import with_debug, with_run
 from autoselect.cli.console import out, print_lines, results_only_on_stdout, warn, watching
 from autoselect.cli.options import AsJson, option_of
 from autoselect.domain.words import counted
-from autoselect.errors import PreparationError
+from autoselect.errors import PreparationError, UsageError
 from autoselect.runs.run import Run
 from autoselect.tflite.device import FEWEST_ROUNDS, ROUNDS, TOOL
 
@@ -64,6 +64,10 @@ def watch(
     command = command_of(directory, host=host, port=port)
     if not (run or open_browser):
         print(shlex.join(command))
+        try:
+            find_program()
+        except UsageError as exc:
+            warn(str(exc))
         return
     _serve([find_program(), *command[1:]], f"http://{host}:{port}/" if open_browser else None)
 

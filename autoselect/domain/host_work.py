@@ -1,4 +1,4 @@
-"""What of a model the accelerator of a chip leaves to its host, where a table of kernels and no compiler decides."""
+"""What of a model the accelerator of a chip leaves to its host, by a table of kernels."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class HostWork:
 
 
 def host_works(graph: Graph, target: Target) -> list[HostWork]:
-    """What each chip with an accelerator and without a compiler leaves to its host; chips that leave nothing are out.
+    """What each chip with an accelerator leaves to its host; chips that leave nothing are out.
 
-    A target that counts points by share of the work is no chip.
+    So are chips whose compiler says of each op whether it takes it, and targets that count points by share of the work.
     """
     pairs = [(chip, verdict) for chip, verdict in views(graph, target) if _is_judged_by_table(chip)]
     return [_work(graph, chip, verdict) for chip, verdict in pairs if verdict.left_ops and verdict.cost > 0.0]

@@ -200,7 +200,7 @@ class WorkerPool:
         if self._rebuilds >= 5:
             raise WorkerDied(
                 f"Worker processes keep dying before they can work: {self._rebuilds} new starts in a row did not get "
-                f"one job done. See what they printed in {self._log}."
+                f"one job done. {_printed(self._log)}"
             ) from cause
         self._rebuilds += 1
         self._stop()
@@ -291,6 +291,14 @@ class WorkerPool:
     ) -> None:
         """Close the pool."""
         self.close()
+
+
+def _printed(log: Path) -> str:
+    """A sentence on what processes printed: the last line, since the log of a single model is gone with its folder."""
+    with contextlib.suppress(OSError):
+        if lines := log.read_text(encoding="utf-8", errors="replace").strip().splitlines():
+            return f"The last line of {log}: {lines[-1].strip()}"
+    return f"They printed nothing to {log}."
 
 
 def _start_trackers() -> None:

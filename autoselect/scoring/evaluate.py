@@ -135,7 +135,7 @@ def call_evaluator(
     given = {key: value for key, value in (("split", split), ("samples", wanted)) if takes(evaluator, key)}
     try:
         value = evaluator(runner, **given)
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise MetricError(f"The evaluator {name} raised {type(exc).__name__}: {exc}") from exc
     evaluation = Evaluated.of(value, name)
     if samples is not None and len(evaluation.rows) != len(samples):

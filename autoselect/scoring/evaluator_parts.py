@@ -88,10 +88,15 @@ class Evaluated:
         """
         parts = value if isinstance(value, Parts) else Parts(value)
         try:
-            rows = np.asarray(parts.rows, dtype=np.float64)
+            given = np.asarray(parts.rows)
+            # NumPy makes NaN of None, and a number of the text "0.9".
+            if given.dtype.kind in "US" or (given.dtype.kind == "O" and any(number is None for number in given.flat)):
+                raise TypeError("no numbers")
+            rows = given.astype(np.float64)
         except (TypeError, ValueError) as exc:
             shown = repr(value) if len(repr(value)) <= 200 else f"{repr(value)[:197]}..."
-            raise MetricError(f"The evaluator {evaluator} must return {_EXPECTED}; it returned {shown}.") from exc
+            hint = " A function without `return` returns None." if value is None else ""
+            raise MetricError(f"The evaluator {evaluator} must return {_EXPECTED}; it returned {shown}.{hint}") from exc
         if problem := _problem(parts, rows, is_parts=parts is value):
             raise MetricError(f"The evaluator {evaluator} must return {_EXPECTED}; it returned {problem}.")
         groups = None if parts.groups is None else tuple(map(str, parts.groups))

@@ -67,7 +67,7 @@ class UserMetric(Metric):
         function = self.function()
         try:
             return function(y_true, y_pred)
-        except Exception as exc:  # The user's function may raise anything.
+        except (Exception, SystemExit) as exc:  # The user's function may raise anything.
             raise MetricError(
                 f"metric {self.name!r}: expected a number, but the function raised "
                 f"{type(exc).__name__}: {exc}. Make it work on y_true {y_true.dtype} {y_true.shape} "
@@ -87,7 +87,7 @@ def direction_of(direction: str | None, name: str) -> Direction:
         return "minimize"
     raise MetricError(
         f"metric {name!r}: expected the direction 'maximize' or 'minimize', got {direction!r}. "
-        "Say whether a larger score is better."
+        "Say whether a larger score is better (--direction)."
     )
 
 

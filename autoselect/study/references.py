@@ -53,10 +53,11 @@ def _constraints(settings: Settled, float_model: Reference, metric: str, directi
         return limits
     allowed = drop_from(float_model.metric, settings.min_score, direction)
     if allowed < 0.0:
+        milder = "Lower" if direction == "maximize" else "Raise"
         raise UsageError(
             f"The float model itself scores {float_model.metric:.4g} {metric} on the search samples, and falls "
             f"short of the demanded {settings.min_score:.4g}. Do not expect a quantized model to reach it. "
-            "Lower --min-score, or bring a better float model."
+            f"{milder} --min-score, or bring a better float model."
         )
     return replace(limits, max_drop=allowed if limits.max_drop is None else min(allowed, limits.max_drop))
 
@@ -94,14 +95,14 @@ def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) 
 
 
 def unsteady(yardstick: Yardstick, metric: str, root: Path, pool: Workers, seconds: float) -> tuple[str, ...]:
-    """Warn if a user's metric gives different scores for the same outputs of the float model.
+    """Warn if a user's metric or evaluator gives different scores for the same outputs of the float model.
 
     Args:
         yardstick: With the allowed drop, in the metric's units.
-        metric: Name of the metric.
+        metric: Name of the metric or the evaluator.
         root: The case's folder.
-        pool: A worker of it calls the metric twice.
-        seconds: Time limit of both calls together. If they take longer, there is no warning.
+        pool: A worker of it calls the metric or the evaluator.
+        seconds: Time limit of the calls together. If they take longer, there is no warning.
 
     Returns:
         One warning, or none.
@@ -118,12 +119,12 @@ def unsteady(yardstick: Yardstick, metric: str, root: Path, pool: Workers, secon
     if _is_same(low, high):
         return ()
     message = (
-        f"The metric {metric!r} gives {low:.6g} to {high:.6g} for the same outputs of the float model: it hangs on "
-        "something beside its arguments, such as a count of its calls, or random numbers."
+        f"{metric!r} gives {low:.6g} to {high:.6g} for the same outputs of the float model: it hangs on something "
+        "else, such as a count of its calls, or random numbers."
     )
-    usual = default_drop(metric, yardstick.float_score)
-    if 0.0 < max(yardstick.allowed_drop, usual) < high - low:
-        raise MetricError(f"{message} Make it a function of its arguments alone.")
+    allowed = max(yardstick.allowed_drop, default_drop(metric, yardstick.float_score))
+    if high - low > max(allowed, 1e-6):  # A float score of 0 says nothing of what is much.
+        raise MetricError(f"{message} Make it give the same model the same score each time.")
     return (f"{message} Bounds and intervals do not count that.",)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,8 @@ from autoselect.cases.open_case import OpenCase
 from autoselect.cases.prepare import Case, write_scoring
 from autoselect.domain.recipe import Recipe
 from autoselect.embedded import make_windows
+from autoselect.errors import MetricError
+from autoselect.scoring.evaluator_parts import EvaluatorMean
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.paired import PairedDrop, samples_needed
@@ -188,6 +192,41 @@ def test_a_float_model_that_knows_no_more_than_the_commonest_class_is_told_from_
         assert evidence_jobs.blind_score(files.root) is None
     finally:
         np.save(files.rows(FLOAT), kept)
+
+
+@pytest.mark.parametrize(("drop", "is_told"), [(0.3, False), (0.15, True)])
+def test_few_samples_tell_float_from_one_answer_by_two_standard_errors(
+    drop: float, is_told: bool, made: tuple[CaseFiles, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the interval allows for what no sample shows: by it ten samples of a regression never tell."""
+    files, _ = made
+    few = PairedDrop(drop=drop, error=0.1, low=-0.4, high=1.0, bound=1.0)
+    monkeypatch.setattr(evidence_jobs.pairs, "paired_drop", lambda *_, **__: few)
+    assert (evidence_jobs.blind_score(files.root) is not None) == is_told
+
+
+def test_an_evaluator_is_asked_twice_unless_it_takes_numbers_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = itertools.count(2)
+
+    def counts(runner: Any) -> float:
+        return float(next(calls))
+
+    def by_number(runner: Any, samples: Any = None) -> list[float]:
+        raise AssertionError("it was asked about samples already")
+
+    def grows(runner: Any) -> list[float]:
+        return [1.0, 2.0]
+
+    metric = EvaluatorMean("maximize")
+    case = SimpleNamespace(runner=lambda _: None, rows=lambda *_: np.ones((1, 1)), pairs=lambda _: metric)
+    monkeypatch.setattr(evidence_jobs, "open_case", lambda root: case)
+    case.scoring = SimpleNamespace(evaluator=counts)
+    assert evidence_jobs.scores_again(Path()) == (1.0, 2.0)
+    case.scoring = SimpleNamespace(evaluator=by_number)
+    assert evidence_jobs.scores_again(Path()) == ()
+    case.scoring = SimpleNamespace(evaluator=grows)
+    with pytest.raises(MetricError, match=r"\(2, 1\)"):
+        evidence_jobs.scores_again(Path())
 
 
 def test_eight_bits_at_the_inputs_alone_cost_what_float_loses_with_them(made: tuple[CaseFiles, str]) -> None:

@@ -20,7 +20,7 @@ import pytest
 from autoselect.cases.open_case import open_case
 from autoselect.errors import AutoselectError, JobFailed, ModelError, StorageError, WorkerDied
 from autoselect.isolation.door import InTime
-from autoselect.isolation.pool import WorkerPool, is_shared, open_pool, result_of, shared
+from autoselect.isolation.pool import WorkerPool, _printed, is_shared, open_pool, result_of, shared
 from autoselect.isolation.worker import TOOK_TOO_LONG
 
 pytestmark = pytest.mark.own_workers
@@ -252,6 +252,13 @@ def test_a_folder_that_was_deleted_is_told(tmp_path: Path, monkeypatch: pytest.M
     gone.rmdir()
     with pytest.raises(StorageError, match="deleted"):
         WorkerPool(1, log=tmp_path / "worker.log")
+
+
+def test_the_last_line_that_processes_printed_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert "nothing" in _printed(log)
+    log.write_text("first\nno more processes\n\n")
+    assert _printed(log).endswith("no more processes")
 
 
 def is_alive(number: int) -> bool:

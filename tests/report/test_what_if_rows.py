@@ -30,6 +30,8 @@ def test_several_targets_have_a_column_and_a_ratio() -> None:
     heading, *found = limit_rows(pd.concat([one, both]), "accuracy")
     assert heading[0] == "target"
     assert [row[3] for row in found] == ["8.00 (1.00–9.00)", "1.50 × the best"]
+    further = rows((0.0, "a", float("nan")), (0.1, "a", float("nan")), target="x,y").assign(worst_ratio=[5.15, 2.9])
+    assert limit_rows(further, "accuracy")[1][2] == "2.90–5.15 × the best"
 
 
 def test_chances_of_a_stretch_are_those_at_its_ends() -> None:

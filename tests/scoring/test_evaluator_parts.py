@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "text": ("high", "it returned 'high'"),
     "nothing": ([], r"it returned an array of shape \(0,\)"),
     "NaN": (float("nan"), "it returned nan"),
+    "nothing returned": (None, "`return`"),
+    "a number as text": ("0.06", "'0.06'"),
+    "None among numbers": ([0.5, None], "None"),
     "a NaN among parts": (Parts([[1.0, np.nan]], score=np.sum), r"it returned an array of shape \(1, 2\) with 1 of 2 "),
     "rows without a score": ([[1, 2], [3, 4]], r"shape \(2, 2\) without a function .* Return autoselect.Parts"),
     "parts without a score": (Parts([[1, 2], [3, 4]]), "without a function that makes a score"),
@@ -93,6 +97,15 @@ def test_a_score_that_is_no_number(score: Any, words: str) -> None:
     found = Evaluated.of(Parts([1, 2, 3], score=score), "mine")
     with pytest.raises(MetricError, match=words):
         found.judging.metric("maximize").summarise(found.rows)
+
+
+def test_an_evaluator_that_leaves_is_named() -> None:
+    def leaves(runner: Any) -> Any:
+        sys.exit(3)
+
+    runner: Any = None
+    with pytest.raises(MetricError, match="leaves"):
+        call_evaluator(leaves, runner, split="search")
 
 
 def test_an_evaluator_gets_what_it_has_parameters_for(reviewed: Reviewed) -> None:

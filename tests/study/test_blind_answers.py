@@ -31,6 +31,8 @@ class Pool:
 def test_a_float_model_that_knows_nothing_is_warned_of(reviewed: Reviewed) -> None:
     [message] = warnings_of(FLOAT, "accuracy", Path(), cast("Any", Pool(0.125)))
     reviewed("a float model that knows nothing", message)
+    [message] = warnings_of(FLOAT, "mae", Path(), cast("Any", Pool(0.125)))
+    reviewed("a regression that knows nothing", message)
 
 
 @pytest.mark.parametrize("found", [None, TrialError("killed")], ids=["it knows more", "nobody knows"])

@@ -52,6 +52,7 @@ def test_a_float_model_that_scores_otherwise_is_told(
         ((0.9, 0.92), 0.9, 0.4, WARNED),
         ((0.9, 0.88), 0.9, 0.009, REFUSED),
         ((0.0, 1e-12), 0.0, 0.0, WARNED),
+        ((0.0, 1.0), 0.0, 0.0, REFUSED),
         (ScoreError("it cannot be run"), 0.9, 0.009, SAME),
     ],
 )

@@ -18,12 +18,14 @@ sys.path.insert(0, str(Path(__file__).parent))  # where it is run as a program
 import pytest
 from test_certainty import YARDSTICK, scored
 
+from autoselect.domain.objectives import Constraints
 from autoselect.runs.records import Heldout
 from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing import certainty, verdict
 from autoselect.study.references import Reference
 from autoselect.study.setup.baselines import REPAIRED
 
+NO_LIMITS = Constraints()
 TEXTS = Path(__file__).with_name("verdicts.md")
 
 FLOAT = Reference(name="float", sha256="float", metric=0.9, size_bytes=1000, penalty=80.0)
@@ -57,11 +59,12 @@ def verdict_of(
     accelerated: bool = True,
     integer_error: str = "",
     chip: str = "",
+    constraints: Constraints = NO_LIMITS,
     **known: Any,
 ) -> str:
     found = verdict.Findings(
         metric="accuracy",
-        yardstick=YARDSTICK,
+        yardstick=replace(YARDSTICK, constraints=constraints),
         references=references,
         picks={}
         if confidence is None
@@ -123,6 +126,16 @@ KINDS: dict[str, tuple[certainty.Confidence | None, dict[str, Heldout], dict[str
     "the limit is expected to be broken": (replace(UNSURE, expected=0.014, chance_to_break=0.8), HELDOUT, {}),
     "the limit is expected to be kept": (replace(UNSURE, expected=0.01), HELDOUT, {}),
     "no candidate meets all limits": (UNSURE, HELDOUT, {"feasible": False}),
+    "no candidate meets all limits, and it is known which are missed": (
+        UNSURE,
+        HELDOUT,
+        {"feasible": False, "constraints": Constraints(max_drop=0.5, max_size_bytes=10.0, max_penalty=1.0)},
+    ),
+    "a cheaper model costs nothing": (
+        replace(SURE, cheaper=replace(OTHER, bound=0.0095, certified=True, penalty=0.0, saved=1.0)),
+        HELDOUT,
+        {},
+    ),
     "repairs harm the all-integer model": (SURE, WORSE, {"references": [FLOAT, FIQ, WITH_REPAIRS]}),
     "the repaired integer model is alone": (SURE, WORSE, {"references": [FLOAT, WITH_REPAIRS]}),
     "the repaired integer model is alone, and why": (

@@ -111,7 +111,8 @@ def _penalty(same: pd.DataFrame) -> str:
     """The penalty with what resamples recommend; of one member for several targets how dear it is at the worst."""
     first = same.iloc[0]
     if pd.isna(first["penalty"]):
-        return f"{same['worst_ratio'].max():.2f} × the best"
+        ratios = [f"{ratio:.2f}" for ratio in (same["worst_ratio"].min(), same["worst_ratio"].max())]
+        return f"{'–'.join(dict.fromkeys(ratios))} × the best"
     penalty = format_penalty(float(first["penalty"]))
     if pd.isna(first["penalty_low"]):
         return penalty

@@ -270,7 +270,7 @@ def _cell(value: object) -> object:
 
 
 def left_to_host(sha256: str, target: Target, root: Path, pool: Workers) -> list[str]:
-    """What is said of chips whose host does most of the recommended model's work, though no compiler says so."""
+    """What is said of chips whose host does most of the recommended model's work, by their tables of kernels."""
     try:
         works = pool.call(chip_jobs.host_works_of, root, sha256, target)
     except TrialError as exc:

@@ -228,7 +228,16 @@ def _recommended(findings: Findings, own: Scores, confidence: Confidence, unseen
     if findings.feasible:
         return [f"Recommended is {confidence.id}: {outcome}.", *further]
     closest = f"Of those that come closest, {confidence.id} is recommended: {outcome}."
-    return ["No candidate meets all limits.", closest, *further]
+    return ["No candidate meets all limits.", closest, _missed(findings, own), *further]
+
+
+_LIMITS = {"max_drop": "the limit of the drop", "max_size": "--max-size", "max_penalty": "--max-penalty"}
+
+
+def _missed(findings: Findings, own: Scores) -> str:
+    """Which limits of the user's a model misses on the search samples; empty if it misses none there."""
+    missed = [_LIMITS[name] for name, excess in findings.yardstick.violations(own).items() if excess > 0.0]
+    return f"It misses {listed(missed)}." if missed else ""
 
 
 def _contradicted(findings: Findings, own: Scores) -> list[str]:
@@ -371,7 +380,8 @@ def _surer(findings: Findings, surer: Alternative) -> str:
 def _cheaper(findings: Findings, confidence: Confidence, cheaper: Alternative) -> str:
     """A member that costs less; what speaks for the recommended one if that member is proven, too."""
     ops, most = findings.strays(cheaper.left_ops), lost_at_most(cheaper.bound, findings.metric)
-    share = f"{100.0 * cheaper.saved:.2g} %" if cheaper.saved >= 0.001 else "hardly"
+    saved = 100.0 * cheaper.saved
+    share = f"{saved:.0f} %" if saved >= 9.5 else f"{saved:.2g} %" if saved >= 0.1 else "hardly"
     less = f"{findings.costs} {share} less"
     if cheaper.bound <= confidence.bound:
         return (

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from reviewing import Reviewed
+from test_target_rules import ALONE, LEADING, NPU, chain
+
+from autoselect.domain.host_work import host_works
+from autoselect.domain.targets import LitertPlugin, Target, together
+from autoselect.scoring.target_file import read_target
+
+
+def test_where_the_first_op_ends_the_segment_it_is_named(reviewed: Reviewed) -> None:
+    [work] = host_works(chain("iiii", "AXAB"), LEADING)
+    # The host takes 110 for each of three ops, the NPU 2 for one, and a crossing 55.
+    assert (work.ops, work.all_ops, work.named, work.op_type) == (3, 4, "first", "X")
+    assert work.share == pytest.approx(330 / (330 + 2 + 55))
+    assert work.is_most
+    reviewed("most ops are left to the host", work.told_of("the recommended model"))
+
+
+def test_elsewhere_the_dearest_op_is_named() -> None:
+    [work] = host_works(chain("ifii", "XAAA"), NPU)
+    assert (work.named, work.op_type) == ("dearest", "A")
+    [work] = host_works(chain("iii", "AXA"), replace(NPU, crossing_fixed=500.0))
+    assert not work.is_most
+
+
+BY_COMPILER = replace(NPU, compiler=LitertPlugin(manufacturer="Qualcomm", soc_model="SM8750"))
+
+
+@pytest.mark.parametrize("target", [ALONE, replace(NPU, shares=read_target("integer-only").shares), BY_COMPILER])
+def test_nothing_is_said_of_what_is_no_chip_with_a_table(target: Target) -> None:
+    graph = chain("ifi")
+    answered = replace(graph, ops=tuple(replace(op, left_because="it is left") for op in graph.ops))
+    assert host_works(answered if target.asks_compiler else graph, target) == []
+
+
+def test_each_of_several_chips_is_told_of() -> None:
+    other = replace(NPU, name="other", accelerator=None, segments="none")
+    [work] = host_works(chain("iii", "AXA"), together([NPU, other]))
+    assert work.chip == "npu"
