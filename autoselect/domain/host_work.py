@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Place, Target
-from autoselect.domain.verdicts import Verdict, views
+from autoselect.domain.verdicts import Verdict, judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +54,12 @@ def host_works(graph: Graph, target: Target) -> list[HostWork]:
 
     So are chips whose compiler says of each op whether it takes it, and targets that count points by share of the work.
     """
-    pairs = [(chip, verdict) for chip, verdict in views(graph, target) if _is_judged_by_table(chip)]
-    return [_work(graph, chip, verdict) for chip, verdict in pairs if verdict.left_ops and verdict.cost > 0.0]
+    works = []
+    for chip in filter(_is_judged_by_table, target.chips):
+        verdict = judge(graph, chip)
+        if verdict.left_ops and verdict.cost > 0.0:
+            works.append(_work(graph, chip, verdict))
+    return works
 
 
 def _is_judged_by_table(chip: Target) -> bool:
