@@ -52,7 +52,7 @@ class BoundSpace:
         keep_float: Nodes that are in integers of no width in every candidate.
         keep_int: Nodes that are in integers of 8 bits in every candidate.
         further: States that what is left out may have instead of the first. Each toggle has one more for each, of the
-            state's name and its own: ``float:NAME``.
+            state's name and its own: ``float:NAME``. So has each count if there is no toggle.
         not_int8: Nodes that no candidate has in integers of 8 bits.
         not_int16: Nodes that no candidate has in 16 bits.
         not_outside: Nodes that are in integers of 8 or 16 bits in every candidate.
@@ -78,7 +78,9 @@ class BoundSpace:
     @property
     def size(self) -> int:
         """How many settings there are; some may mean the same nodes."""
-        choices = {d.name: d.at_most + 1 if isinstance(d, Cut) else 2 + len(self.further) for d in self.dimensions}
+        others = len(self.further)
+        states = 1 if len(self._cuts) < len(self.dimensions) else 1 + others  # In how many states a count leaves out.
+        choices = {d.name: 1 + d.at_most * states if isinstance(d, Cut) else 2 + others for d in self.dimensions}
         groups = [names for _, names in self.alternatives] or [tuple(choices)]
         return sum(math.prod(choices[name] for name in names) for names in groups)
 
@@ -101,9 +103,14 @@ class BoundSpace:
         return frozenset().union(*(toggle.nodes for toggle in toggles if values.get(toggle.name)))
 
     @property
+    def _cuts(self) -> list[Cut]:
+        return [d for d in self.dimensions if isinstance(d, Cut)]
+
+    @property
     def further_toggles(self) -> dict[str, tuple[Toggle, ...]]:
-        """Choices of each further state, over the same nodes as the toggles."""
+        """Choices of each further state: over the nodes of each toggle, or in a space of counts alone of each count."""
         toggles = [d for d in self.dimensions if isinstance(d, Toggle)]
+        toggles = toggles or [Toggle(name=d.name, nodes=frozenset(d.ranking)) for d in self._cuts]
         return {
             state: tuple(Toggle(name=f"{state}:{d.name}", nodes=d.nodes - self.barred(state)) for d in toggles)
             for state in self.further

@@ -76,5 +76,11 @@ def forecasts() -> str:
     return table(["told / taken", *found], rows)
 
 
+def sums() -> str:
+    """Least and largest of the ratios of whole searches, as a part of a sentence."""
+    ratios = [figures["the same / wall time"] for figures in _found().values()]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
 def _cell(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"

@@ -13,7 +13,7 @@ from autoselect.domain.layers import LayerTable
 from autoselect.domain.search_space import BoundSpace, Cut, Toggle
 from autoselect.embedded import model_bytes
 from autoselect.errors import UsageError
-from autoselect.study.setup.space_file import SearchSpaceFile, bind, read_space
+from autoselect.study.setup.space_file import SearchSpaceFile, bind, idle_choices, read_space
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
@@ -89,6 +89,26 @@ def test_bundled_spaces_fit_any_model(name: str, layers: LayerTable) -> None:
     assert found.decode({}) == NOTHING
     assert file.name == name
     assert file.why.endswith(".")
+
+
+def test_a_choice_that_selects_nothing_is_told() -> None:
+    typo = {"kind": "op_types", "op_types": ["CONV2D"]}
+    both = space({"kind": "nodes"}, typo)
+    [message] = idle_choices(both, SIX)
+    assert "Choice 1 (op_types)" in message
+    assert "ADD, CONV_2D, MEAN" in message
+    assert idle_choices(read_space("default"), SIX) == []
+    with pytest.raises(UsageError, match="CONV_2D"):
+        bound(typo)
+
+
+@pytest.mark.parametrize("at_most", ["inf", "nan", "1.5", "0"])
+def test_how_many_to_leave_out_is_a_share_or_a_whole_number(at_most: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    choice = f'[[choices]]\nkind = "leading"\nat_most = {at_most}\n'
+    path.write_text(f'schema_version = 1\nname = "own"\nwhy = "x"\n{choice}')
+    with pytest.raises(UsageError, match=r"choices\.0\.leading\.at_most"):
+        read_space(str(path))
 
 
 def test_the_default_space_of_six_nodes_by_hand() -> None:

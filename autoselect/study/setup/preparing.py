@@ -26,7 +26,7 @@ from autoselect.scoring.target_file import read_target
 from autoselect.study.request import Request
 from autoselect.study.setup.by_user import covered
 from autoselect.study.setup.problem import makes_int16, units_of
-from autoselect.study.setup.space_file import SearchSpaceFile, bind
+from autoselect.study.setup.space_file import SearchSpaceFile, bind, idle_choices
 from autoselect.study.setup.target_rules import pins_of
 
 
@@ -138,4 +138,4 @@ def bind_case(space_file: SearchSpaceFile, case: Case, settings: Settled) -> tup
         not_int16=barred,
         not_outside=not_outside,
     )
-    return bound, decided.messages
+    return bound, (*decided.messages, *idle_choices(space_file, case.layers))

@@ -18,7 +18,14 @@ from autoselect.domain.layers import STATISTICS, LayerTable, Node
 from autoselect.domain.search_space import BoundSpace, Cut, Dimension, Toggle, ranked_cut
 from autoselect.errors import UsageError
 
-Amount = Annotated[float, Field(gt=0)]
+
+def _whole_above_1(value: float) -> float:
+    if value > 1 and value != int(value):
+        raise ValueError(f"a share is at most 1, and a count is a whole number, but {value} is neither")
+    return value
+
+
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False), AfterValidator(_whole_above_1)]
 
 FUSED = ";"
 """Stands between the names of the ops that one fused op was made of."""
@@ -171,7 +178,7 @@ def bind(
     if not dimensions:
         raise UsageError(
             f"Search space {space.name!r} leaves nothing to choose for this model. "
-            "Check its selections and the pinned nodes."
+            + " ".join(idle_choices(space, layers) or ["Check its selections and the pinned nodes."])
         )
     return BoundSpace(
         dimensions=tuple(dimensions.values()),
@@ -179,6 +186,17 @@ def bind(
         keep_float=keep_float,
         keep_int=keep_int,
     )
+
+
+def idle_choices(space: SearchSpaceFile, layers: LayerTable) -> list[str]:
+    """A message for each choice that selects no node of a model."""
+    op_types = sorted({node.op_type for node in layers.nodes})
+    return [
+        f"Choice {number} ({choice.kind}) of the search space {space.name!r} selects no node of this model, which has "
+        f"{', '.join(op_types)}. Check its op_types, names, where and position."
+        for number, choice in enumerate(space.choices)
+        if not _selected(choice, layers)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
