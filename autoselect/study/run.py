@@ -18,6 +18,7 @@ from autoselect.isolation.door import Workers
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import own_trials
+from autoselect.scoring.target_file import read_target
 from autoselect.study import references
 from autoselect.study.finishing import front_files
 from autoselect.study.recording.manifest import (
@@ -40,7 +41,7 @@ from autoselect.study.setup.preparing import bind_case, prepared, search_pool
 from autoselect.study.setup.repair_choice import refuse_unknown_nodes
 from autoselect.study.setup.repeatability import references_to_check, warn_of_unrepeated
 from autoselect.study.setup.space_file import SearchSpaceFile, read_space
-from autoselect.study.setup.target_rules import check_objectives, check_target
+from autoselect.study.setup.target_rules import check_objectives, check_target, require_compilers
 from autoselect.study.stage_clock import StageClock, earlier_seconds
 
 
@@ -125,15 +126,11 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
     """Continue a search; what it has scored is not scored again. Returns its status.
 
     Raises:
-        UsageError: If pins cannot be kept, or there is nothing to pin.
+        UsageError: If pins cannot be kept, there is nothing to pin, or a compiler is not installed.
         RunFolderError: If the folder holds no run, a damaged one, or one made of other ingredients.
     """
     manifest = folder.read_manifest()
-    refuse_behind(folder)
-    refuse_other_metric(folder, manifest, request)
-    if request.settings.sampler not in PROPOSERS:
-        refuse_unkept_pins(request)
-    refuse_nothing_to_do(request, own_trials(read_records(folder.study)))
+    _refuse_what_cannot_go_on(request, folder, manifest)
     space_file = read_space(request.settings.search_space)
     clock = StageClock(listener, before=earlier_seconds(folder))
     with folder.locked(), search_pool(request, folder) as pool:
@@ -169,6 +166,15 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             if not kept:
                 front_files.remove_work(folder.work)
             raise
+
+
+def _refuse_what_cannot_go_on(request: Request, folder: RunFolder, manifest: dict[str, Any]) -> None:
+    refuse_behind(folder)
+    require_compilers(request.settings, read_target(request.settings.target))  # Else members of the front are lost.
+    refuse_other_metric(folder, manifest, request)
+    if request.settings.sampler not in PROPOSERS:
+        refuse_unkept_pins(request)
+    refuse_nothing_to_do(request, own_trials(read_records(folder.study)))
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from autoselect.compilers.litert_plugin import PluginCompiler
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.targets import spilled_bytes
 from autoselect.domain.verdicts import judge
+from autoselect.errors import UsageError
 from autoselect.runs.cache import cache_directory
 from autoselect.scoring.target_file import read_target
 
@@ -47,6 +48,21 @@ def test_what_is_forecast_is_what_the_compiler_says(found: autoselect.Run) -> No
     for row in found.front.to_dict("records"):
         asked = compiler.partition(found.model_path(str(row["id"])).read_bytes(), timeout_seconds=60)
         assert (row["partitions"], row["left_ops"]) == (len(asked.pieces), len(asked.left))
+
+
+def test_a_run_does_not_go_on_without_the_compiler_of_its_chip(
+    found: autoselect.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would lose the members of its front that are to be compiled again."""
+
+    def missing(*_: object) -> None:
+        raise UsageError("the compiler is not installed")
+
+    before = {path: path.read_bytes() for path in found.directory.rglob("*") if path.is_file()}
+    monkeypatch.setattr(PluginCompiler, "require", missing)
+    with pytest.raises(UsageError, match="compiler"):
+        autoselect.resume(found.directory, trials=9, progress=False)
+    assert {path: path.read_bytes() for path in found.directory.rglob("*") if path.is_file()} == before
 
 
 def test_members_are_compiled_and_emulated(found: autoselect.Run) -> None:

@@ -107,6 +107,21 @@ def test_of_several_chips_the_one_that_loses_most_counts() -> None:
     assert judged[0].scores.drop == 0.5
 
 
+def test_what_a_member_costs_by_several_compilers_is_told(reviewed: Reviewed) -> None:
+    costs = {
+        "first": {"a": 214.0, "b": 187.0},
+        "second": {"a": 7.27, "b": 6.97},
+        "free": {"a": 0.0},
+        "other": {"b": 1.0},
+    }
+    chips = [
+        on_chip.OnChip(chip=name, compiled={key: {"cost": cost} for key, cost in of_model.items()})
+        for name, of_model in costs.items()
+    ]
+    reviewed("what a member costs by several compilers", on_chip.by_compilers("a", chips))
+    assert on_chip.by_compilers("c", chips) == []
+
+
 def test_the_verdict_names_models_that_score_otherwise_and_no_others(reviewed: Reviewed) -> None:
     first, second = records()
     said = chip_scores([found(**{first.id: SAME, second.id: WORSE})], first.id, {"fiq": second}, "accuracy")

@@ -12,11 +12,11 @@ from autoselect.domain.graph import Graph, Op, OpKind, Tensor
 from autoselect.domain.layers import LayerTable, Node
 from autoselect.domain.objectives import Constraints
 from autoselect.domain.repair_sets import Repairs
-from autoselect.domain.search_space import BoundSpace, Cut, Toggle
+from autoselect.domain.search_space import BoundSpace, Cut, Dimension, Toggle
 from autoselect.study.proposing import problem as problem_module
 from autoselect.study.proposing.mask import Mask, Units, bits
 from autoselect.study.proposing.problem import Forecast, Problem, Unit
-from autoselect.study.setup.problem import neighbours_of, units_in
+from autoselect.study.setup.problem import _unused_counts, neighbours_of, units_in
 
 
 def problem_of(groups: list[str], links: list[tuple[int, int]], pinned: str = "") -> Problem:
@@ -140,6 +140,24 @@ SPACES = {
 @pytest.mark.parametrize(("space", "groups"), SPACES.values(), ids=SPACES)
 def test_units_by_hand(space: BoundSpace, groups: str) -> None:
     assert ["".join(sorted(unit.nodes)) for unit in units_in(space, LAYERS, ALL)] == groups.split()
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "unused"),
+    [
+        ((*toggles("ab", "c"), cut("bca", 3)), []),
+        ((*toggles("ab", "c"), cut("bcd", 2)), []),
+        ((*toggles("ab"), cut("bcd", 2), cut("a", 1, "within"), cut("d", 1, "other")), ["cut", "other"]),
+    ],
+    ids=["the toggles have all", "what it does not reach", "nodes of counts alone"],
+)
+def test_counts_that_reach_further_than_the_toggles_are_told(
+    dimensions: tuple[Dimension, ...], unused: list[str]
+) -> None:
+    remarks = _unused_counts(BoundSpace(dimensions=dimensions), "surrogate")
+    assert len(remarks) == bool(unused)
+    assert all(name in remarks[0] for name in unused)
+    assert not any("within" in remark for remark in remarks)
 
 
 def weighted(macs: Mapping[str, int]) -> LayerTable:

@@ -397,6 +397,7 @@ class Finish:
         metric, target = self.objectives[0].name, self._target
         front, picks, confidence, chips = choice.front, choice.picks, choice.confidence, choice.chips
         made = compiler_summary(records, target)
+        by_compilers = on_chip.by_compilers(picks.get("recommended", ""), chips) if target.parts else []
         said = verdict.sentences(
             verdict.Findings(
                 metric=metric,
@@ -438,7 +439,7 @@ class Finish:
             "runtimes": {r.id: r.scores.needs for r in front if r.scores and r.scores.needs},
             "compiler": on_chip.summary(chips, made) if target.asks_compiler else made,
             "headline": said[0],
-            "verdict": " ".join(said),
+            "verdict": " ".join([*said, *by_compilers]),
         }
 
 

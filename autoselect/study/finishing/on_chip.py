@@ -19,7 +19,7 @@ from autoselect.cases.settled import Settled
 from autoselect.compilers.emulation import emulation_versions, require_emulation
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.targets import Target, spilled_bytes
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, listed
 from autoselect.errors import AutoselectError, TrialError, UsageError
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -267,6 +267,18 @@ def _scored(scores: Scores, reply: Emulated) -> Scores:
 
 def _cell(value: object) -> object:
     return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+def by_compilers(member: str, chips: Sequence[OnChip]) -> list[str]:
+    """What is said of a member whose penalty for several chips is a forecast: what it costs by their compilers."""
+    ratios = []
+    for chip in chips:
+        costs = {key: float(made["cost"]) for key, made in chip.compiled.items()}
+        if member in costs and min(costs.values()) > 0.0:
+            ratios.append(f"{costs[member] / min(costs.values()):.2f} times the least on {chip.chip}")
+    if not ratios:
+        return []
+    return [f"The penalty for several chips is a forecast. By their compilers the model costs {listed(ratios)}."]
 
 
 def left_to_host(sha256: str, target: Target, root: Path, pool: Workers) -> list[str]:

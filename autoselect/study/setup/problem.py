@@ -20,12 +20,12 @@ from autoselect.domain.quantities import BY_COLUMN, DEFAULT_COSTS
 from autoselect.domain.recipe import IoType
 from autoselect.domain.repair_sets import Repairs, acting, corrected_at_once
 from autoselect.domain.runtimes import Runtime, why_refused
-from autoselect.domain.search_space import FREE, BoundSpace, Toggle
+from autoselect.domain.search_space import FREE, BoundSpace, Cut, Toggle
 from autoselect.domain.states import EXACT, FIELDS, SIXTEEN, fields_of
 from autoselect.domain.targets import Target
 from autoselect.domain.units import units as moving_together
 from autoselect.domain.verdicts import judge
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, listed
 from autoselect.errors import TrialError, preparing
 from autoselect.isolation.door import Workers
 from autoselect.isolation.pool import result_of
@@ -43,6 +43,12 @@ _UNSUITED = (
     "so tpe proposes the candidates instead."
 )
 _LADDERS = ("rmse_per_scale", "mean_squared_error")
+
+
+_COUNTS_UNUSED = (
+    "The sampler {!r} proposes by choices of nodes, units, blocks and op types alone: nodes that only a count reaches "
+    "({}) stay in integers. --sampler tpe proposes counts, too."
+)
 
 
 def units_of(case: Case) -> tuple[tuple[str, ...], ...]:
@@ -110,7 +116,12 @@ def make_problem(
         return [(problem.units[i], state) for state, erring in places for i in bits(erring)]
 
     tried, remarks = probed(units, case, settings, pool, listener, noisy)
-    return planned(tried), (*unknown, *_unsteady(result_of(next(iter(planning.values()))), target), *remarks)
+    return planned(tried), (
+        *unknown,
+        *_unused_counts(space, settings.sampler),
+        *_unsteady(result_of(next(iter(planning.values()))), target),
+        *remarks,
+    )
 
 
 def _unsteady(blueprint: Blueprint, target: Target) -> tuple[str, ...]:
@@ -271,6 +282,13 @@ def units_in(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, 
             )
         )
     return tuple(sorted(units, key=lambda unit: (unit.position, sorted(unit.nodes))))
+
+
+def _unused_counts(space: BoundSpace, sampler: str) -> tuple[str, ...]:
+    """A remark if counts reach nodes that no unit has."""
+    reached = frozenset[str]().union(*_smallest_groups(space))
+    counts = [d for d in space.dimensions if isinstance(d, Cut) and not reached.issuperset(d.ranking[: d.at_most])]
+    return (_COUNTS_UNUSED.format(sampler, listed([count.name for count in counts])),) if counts else ()
 
 
 def _smallest_groups(space: BoundSpace) -> list[frozenset[str]]:

@@ -57,11 +57,20 @@ def check_target(settings: Settled) -> Target:
         raise UsageError(f"Target {target.name!r} runs no ops with 16-bit activations. Leave out --int16.")
     if target.asks_compiler and not settings.compiling:
         raise UsageError(f"Only its compiler knows what target {target.name!r} takes. Leave out --no-compiling.")
+    require_compilers(settings, target)
+    return target
+
+
+def require_compilers(settings: Settled, target: Target) -> None:
+    """Refuse a search whose compilers or emulations are not there, before any work.
+
+    Raises:
+        UsageError: If one that the search asks for is not installed.
+    """
     for chip in target.compilers if settings.compiling else ():
         compiler_of(chip).require()
     if target.asks_compiler and settings.emulation == "all":
         require_emulation()
-    return target
 
 
 def check_objectives(settings: Settled, target: Target) -> None:
