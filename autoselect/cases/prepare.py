@@ -102,6 +102,7 @@ def prepare_case(
         listener(Warned(message=message))
     for message in prepared.notes:
         listener(Noted(message=message))
+    evaluator = ingredients.evaluator
     return Case(
         files=files,
         graph=prepared.graph,
@@ -109,7 +110,7 @@ def prepare_case(
         counts={"calibration": len(store), **counts},
         hashes=hashes,
         references=references,
-        has_heldout=ingredients.metric is not None or takes(ingredients.evaluator or len, "split"),
+        has_heldout=evaluator is None or takes(evaluator, "split"),
         warnings=tuple(warnings),
         notes=prepared.notes,
     )

@@ -170,28 +170,24 @@ class SearchSettings(SharedSettings):
     ] = True
     confidence: Annotated[
         float,
-        Field(gt=0, lt=1),
-        Option("Probability of keeping a candidate that deserves a full evaluation.", low=0.5, high=0.999),
+        Field(ge=0.5, le=0.999),
+        Option("Probability of keeping a candidate that deserves a full evaluation."),
     ] = 0.9
     min_gain: Annotated[
         float,
-        Field(ge=0, lt=1),
+        Field(ge=0, le=0.5),
         Option(
             "Share of the front's hypervolume that a candidate must add to deserve a full evaluation.",
             "0 keeps all that enter the front.",
-            low=0.0,
-            high=0.5,
         ),
     ] = 0.002
     break_price: Annotated[
         float,
-        Field(gt=0, le=100),
+        Field(ge=0.01, le=100),
         Option(
             "What a recommended model that breaks {max_drop} costs, in penalties of the float model.",
             "The more, the surer the recommended model is, and the dearer. Below 1, another model than float would be "
             "shipped instead.",
-            low=1.0,
-            high=10.0,
         ),
     ] = BREAK_PRICE
     early_exit: Annotated[
@@ -209,8 +205,6 @@ class SearchSettings(SharedSettings):
             "one standard error of the drop; 0 keeps all.",
             "If the penalty is not in points, every difference counts. Picks always stay, and ``trials.csv`` marks the "
             "whole front.",
-            low=0.0,
-            high=10.0,
         ),
     ] = 1.0
     search_space: Annotated[str, Option("Name of a bundled space, or a .toml file.")] = "default"

@@ -160,7 +160,7 @@ def _card(
     axis: tuple[float, float],
 ) -> Row:
     whole, metric = references.get("float"), str(run.summary["metric"])
-    integers = member.get("float_macs_share")
+    float_share = member.get("float_macs_share")
     return {
         "id": row.label,
         "picks": list(row.picks),
@@ -177,7 +177,7 @@ def _card(
         "segments": member.get("segments"),
         "left_ops": member.get("left_ops"),
         "further": [_further(row, column) for column in further_columns(run.summary) if column not in _ON_CARD],
-        "integer_macs": "" if integers is None else f"{100 * (1 - integers):.0f} %",
+        "integer_macs": "" if float_share is None else f"{100 * (1 - float_share):.0f} %",
         "command": export_command(run, row.picks[0]),
     }
 

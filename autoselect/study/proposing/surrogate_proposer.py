@@ -101,7 +101,10 @@ class SurrogateProposer:
             self._pool.setdefault(mask)
 
     def propose(self, seen: Sequence[Seen], pending: Sequence[Mask]) -> Mask | None:
-        """The proposal of the largest expected gain; None if all sets are known."""
+        """The next proposal: an opening, what may be recommended, or what is expected to gain most.
+
+        None if all sets are known, or if no draw finds a new one.
+        """
         with one_thread():
             return self._propose(seen, pending)
 
