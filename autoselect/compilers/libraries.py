@@ -12,13 +12,13 @@ import itertools
 import os
 import platform
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from autoselect.compilers.work_folder import work_folder
 from autoselect.errors import UsageError
 
 QNN_VARIABLE = "AUTOSELECT_QNN_LIBS"
@@ -54,11 +54,11 @@ class Libraries:
     @contextmanager
     def search_path(self) -> Iterator[str]:
         """The value of ``LD_LIBRARY_PATH`` for a process that loads them; what stands in is there while this lasts."""
-        with tempfile.TemporaryDirectory(prefix="autoselect-libraries-") as name:
+        with work_folder("autoselect-libraries-") as folder:
             for library in self.stood_in:
-                (Path(name) / library).write_bytes(empty_library())
+                (folder / library).write_bytes(empty_library())
             before = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
-            yield ":".join([str(self.folder), *map(str, self.beside), name, *before])
+            yield ":".join([str(self.folder), *map(str, self.beside), str(folder), *before])
 
     def versions(self) -> dict[str, str]:
         """What tells these libraries from others: who named them, and the size of each file."""

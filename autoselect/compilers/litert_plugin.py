@@ -15,16 +15,15 @@ import importlib.util
 import re
 import signal
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autoselect.compilers.compiler import Partition
 from autoselect.compilers.libraries import Libraries, find_libraries, version_of
 from autoselect.compilers.numbering import number_of, numbered
+from autoselect.compilers.work_folder import work_folder
 from autoselect.domain.graph import Graph, with_answers
 from autoselect.domain.targets import Compiled, LitertPlugin, Target
 from autoselect.domain.verdicts import judge
@@ -171,7 +170,7 @@ class PluginCompiler:
         return [*(self._program or [str(program)]), f"--libs={folder}"]
 
     def _run(self, command: str, content: bytes, timeout_seconds: float) -> _Run:
-        with _folder() as folder:
+        with work_folder("autoselect-plugin-") as folder:
             source, written = folder / "model.tflite", folder / "compiled.tflite"
             source.write_bytes(content)
             options = [
@@ -223,12 +222,6 @@ class PluginCompiler:
                 f"{self._name} knows no chip {self._plugin.soc_model!r}. Change soc_model in the profile."
             )
         return JobFailed(f"{self._name} ended with exit code {code} and no result: {_error_in(said)}.")
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="autoselect-plugin-") as name:
-        yield Path(name)
 
 
 # --------------------------------------------------------------------------------------------- what was written

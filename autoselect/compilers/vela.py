@@ -13,7 +13,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from pathlib import Path
 from autoselect.compilers.compiler import Partition
 from autoselect.compilers.libraries import version_of
 from autoselect.compilers.numbering import numbered
+from autoselect.compilers.work_folder import work_folder
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Compiled, Target, Vela, unreadable
 from autoselect.domain.verdicts import host_lacks, judge
@@ -102,8 +102,7 @@ class VelaCompiler:
     def _written(self, content: bytes, timeout_seconds: float) -> tuple[bytes, dict[str, str]]:
         """The file that Vela wrote, and its summary."""
         self._refuse_unreadable(content)
-        with tempfile.TemporaryDirectory(prefix="autoselect-vela-") as name:
-            folder = Path(name)
+        with work_folder("autoselect-vela-") as folder:
             source = folder / "model.tflite"
             source.write_bytes(content)
             _run([*self._program, str(source), *_options(self._config, folder)], timeout_seconds, self._target.name)
