@@ -170,12 +170,12 @@ class SearchSettings(SharedSettings):
     ] = True
     confidence: Annotated[
         float,
-        Field(ge=0.5, le=0.999),
+        Field(gt=0, lt=1),
         Option("Probability of keeping a candidate that deserves a full evaluation."),
     ] = 0.9
     min_gain: Annotated[
         float,
-        Field(ge=0, le=0.5),
+        Field(ge=0, lt=1),
         Option(
             "Share of the front's hypervolume that a candidate must add to deserve a full evaluation.",
             "0 keeps all that enter the front.",
@@ -183,7 +183,7 @@ class SearchSettings(SharedSettings):
     ] = 0.002
     break_price: Annotated[
         float,
-        Field(ge=0.01, le=100),
+        Field(gt=0, le=100),
         Option(
             "What a recommended model that breaks {max_drop} costs, in penalties of the float model.",
             "The more, the surer the recommended model is, and the dearer. Below 1, another model than float would be "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Place, Target
-from autoselect.domain.verdicts import Verdict, judge
+from autoselect.domain.verdicts import Verdict, is_interface, judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def host_works(graph: Graph, target: Target) -> list[HostWork]:
     works = []
     for chip in filter(_is_judged_by_table, target.chips):
         verdict = judge(graph, chip)
-        if verdict.left_ops and verdict.cost > 0.0:
+        if _left(graph, verdict) and verdict.cost > 0.0:
             works.append(_work(graph, chip, verdict))
     return works
 
@@ -66,8 +66,14 @@ def _is_judged_by_table(chip: Target) -> bool:
     return chip.accelerator is not None and chip.shares is None and not chip.asks_compiler
 
 
+def _left(graph: Graph, verdict: Verdict) -> list[int]:
+    """Indices of the ops on the host; conversions of the model's own inputs and outputs cut nothing, and are none."""
+    hosted = [i for i, p in enumerate(verdict.placements) if p.place in (Place.HOST, Place.NOWHERE)]
+    return [i for i in hosted if not is_interface(graph.ops[i], graph)]
+
+
 def _work(graph: Graph, chip: Target, verdict: Verdict) -> HostWork:
-    left = [i for i, p in enumerate(verdict.placements) if p.place in (Place.HOST, Place.NOWHERE)]
+    left = _left(graph, verdict)
     is_leading = chip.segments == "leading"
     blamed = left[0] if is_leading else max(left, key=lambda i: verdict.placements[i].cost)
     return HostWork(

@@ -52,10 +52,11 @@ class _Context(LokyContext):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        self._safe_path = worker.safe_path()
         self._started: weakref.WeakSet[_Process] = weakref.WeakSet()
 
     def Process(self, *args: Any, **kwargs: Any) -> _Process:  # noqa: N802 - the name that multiprocessing gave it
-        process = _Process(*args, env={**worker.SAFE_PATH, **os.environ, **steady_kernels()}, **kwargs)
+        process = _Process(*args, env={**self._safe_path, **os.environ, **steady_kernels()}, **kwargs)
         self._started.add(process)
         return process
 
@@ -303,7 +304,7 @@ def _printed(log: Path) -> str:
 
 def _start_trackers() -> None:
     """Start the two helpers of Python's and loky's processes, which, too, import nothing from the working directory."""
-    added = {name: value for name, value in worker.SAFE_PATH.items() if name not in os.environ}
+    added = {name: value for name, value in worker.safe_path().items() if name not in os.environ}
     os.environ.update(added)
     try:
         multiprocessing.resource_tracker.ensure_running()

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import cloudpickle
+import loky
 
 from autoselect.errors import AutoselectError, JobFailed, WorkerDied, first_line
 
@@ -34,9 +35,7 @@ _LIBRARY_SETTINGS = {
     "OMP_NUM_THREADS": "1",
 }
 
-SAFE_PATH = {"PYTHONSAFEPATH": "while a worker starts"}
-"""Environment variable by which a worker imports nothing from the working directory before it has the paths of its
-place: a file ``random.py`` there would stand in for Python's own. Python 3.10 does not read it."""
+_SAFE_PATH = {"PYTHONSAFEPATH": "while a worker starts"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +53,15 @@ class Place:
     log: str
     folder: str
     path: tuple[str, ...]
+
+
+def safe_path() -> dict[str, str]:
+    """Environment variable by which a worker imports nothing from the working directory until it has its place's paths.
+
+    Else a file ``random.py`` there would stand in for Python's own. Python 3.10 does not read the variable. It is left
+    out if the packages themselves lie in the working directory.
+    """
+    return {} if Path(loky.__file__).resolve().parents[1] == Path.cwd() else _SAFE_PATH
 
 
 _at: list[Place] = []  # where it works now
@@ -83,7 +91,7 @@ def start(place: Place, warm_up: bytes | None) -> None:
     # Processes of a job's own begin as anywhere else: a child that is told the pool's own method dies at once.
     multiprocessing.set_start_method(None, force=True)
     os.environ.update({k: v for k, v in _LIBRARY_SETTINGS.items() if k not in os.environ})
-    if SAFE_PATH.items() <= os.environ.items():  # Programs that a job starts find what lies beside them.
+    if _SAFE_PATH.items() <= os.environ.items():  # Programs that a job starts find what lies beside them.
         del os.environ["PYTHONSAFEPATH"]
     _settle(place)
     if warm_up is not None:

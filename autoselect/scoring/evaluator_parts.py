@@ -88,11 +88,7 @@ class Evaluated:
         """
         parts = value if isinstance(value, Parts) else Parts(value)
         try:
-            given = np.asarray(parts.rows)
-            # NumPy makes NaN of None, and a number of the text "0.9".
-            if given.dtype.kind in "US" or (given.dtype.kind == "O" and any(number is None for number in given.flat)):
-                raise TypeError("no numbers")
-            rows = given.astype(np.float64)
+            rows = _reals(parts.rows)
         except (TypeError, ValueError) as exc:
             shown = repr(value) if len(repr(value)) <= 200 else f"{repr(value)[:197]}..."
             hint = " A function without `return` returns None." if value is None else ""
@@ -103,6 +99,22 @@ class Evaluated:
         name = getattr(parts.score, "__name__", evaluator)
         judging = Judging(name=name, shape=rows.shape[1:], score=parts.score, groups=groups)
         return cls(rows=rows.reshape(len(rows) if rows.ndim else 1, -1), judging=judging)
+
+
+def _reals(values: Any) -> np.ndarray:
+    """Real numbers as float64.
+
+    NumPy makes NaN of None, a number of the text "0.9", and leaves out what is imaginary.
+
+    Raises:
+        TypeError: If they are none.
+        ValueError: If they are ragged.
+    """
+    array = np.asarray(values)
+    is_odd = array.dtype.kind == "O" and any(value is None or isinstance(value, str | bytes) for value in array.flat)
+    if is_odd or array.dtype.kind in "USTc":
+        raise TypeError("no real numbers")
+    return array.astype(np.float64, copy=False)
 
 
 def _problem(parts: Parts, rows: np.ndarray, *, is_parts: bool) -> str:

@@ -6,6 +6,7 @@ import pytest
 from reviewing import Reviewed
 from test_target_rules import ALONE, LEADING, NPU, chain
 
+from autoselect.domain.graph import Op, OpKind, Tensor
 from autoselect.domain.host_work import host_works
 from autoselect.domain.targets import LitertPlugin, Target, together
 from autoselect.scoring.target_file import read_target
@@ -18,6 +19,17 @@ def test_where_the_first_op_ends_the_segment_it_is_named(reviewed: Reviewed) -> 
     assert work.share == pytest.approx(330 / (330 + 2 + 55))
     assert work.is_most
     reviewed("most ops are left to the host", work.told_of("the recommended model"))
+
+
+def test_a_conversion_of_the_models_own_input_is_not_to_blame() -> None:
+    graph = chain("iii", "AXA")
+    first = Tensor(name="x", dtype="float32", shape=(1, 10), is_constant=False, size_bytes=40)
+    convert = Op(
+        op_type="QUANTIZE", kind=OpKind.BOUNDARY, inputs=(len(graph.tensors),), constants=(), outputs=(0,), macs=0
+    )
+    fed = replace(graph, tensors=(*graph.tensors, first), ops=(convert, *graph.ops), inputs=(len(graph.tensors),))
+    [work] = host_works(fed, LEADING)
+    assert (work.ops, work.named, work.op_type) == (2, "first", "X")
 
 
 def test_elsewhere_the_dearest_op_is_named() -> None:

@@ -257,8 +257,8 @@ def test_a_folder_that_was_deleted_is_told(tmp_path: Path, monkeypatch: pytest.M
 def test_the_last_line_that_processes_printed_is_told(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert "nothing" in _printed(log)
-    log.write_text("first\nno more processes\n\n")
-    assert _printed(log).endswith("no more processes")
+    log.write_text("first\nlast\n\n")
+    assert _printed(log).endswith("last")
 
 
 def is_alive(number: int) -> bool:

@@ -69,6 +69,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "nothing returned": (None, "`return`"),
     "a number as text": ("0.06", "'0.06'"),
     "None among numbers": ([0.5, None], "None"),
+    "text among objects": (np.array(["0.06", 1], dtype=object), "'0.06'"),
+    "complex numbers": ((-8.0) ** (1 / 3), r"1.7\d+j"),
     "a NaN among parts": (Parts([[1.0, np.nan]], score=np.sum), r"it returned an array of shape \(1, 2\) with 1 of 2 "),
     "rows without a score": ([[1, 2], [3, 4]], r"shape \(2, 2\) without a function .* Return autoselect.Parts"),
     "parts without a score": (Parts([[1, 2], [3, 4]]), "without a function that makes a score"),

@@ -231,13 +231,13 @@ def _recommended(findings: Findings, own: Scores, confidence: Confidence, unseen
     return ["No candidate meets all limits.", closest, _missed(findings, own), *further]
 
 
-_LIMITS = {"max_drop": "the limit of the drop", "max_size": "--max-size", "max_penalty": "--max-penalty"}
+_LIMITS = {"max_drop": "the drop", "max_size": "the size", "max_penalty": "the penalty"}
 
 
 def _missed(findings: Findings, own: Scores) -> str:
     """Which limits of the user's a model misses on the search samples; empty if it misses none there."""
     missed = [_LIMITS[name] for name, excess in findings.yardstick.violations(own).items() if excess > 0.0]
-    return f"It misses {listed(missed)}." if missed else ""
+    return f"It misses the limit of {listed(missed)}." if missed else ""
 
 
 def _contradicted(findings: Findings, own: Scores) -> list[str]:
