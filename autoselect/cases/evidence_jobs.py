@@ -176,17 +176,17 @@ def blind_score(root: Path) -> float | None:
 def scores_again(root: Path) -> tuple[float, ...]:
     """Scores of the float model on all search samples by a user's metric or evaluator; none with any other metric.
 
-    None either with an evaluator that takes numbers of samples: what it says of some is held against what it says of
-    all whenever it scores the float model.
+    None either with an evaluator that gives rows of samples by their numbers: what it says of some is held against what
+    it says of all whenever it scores the float model.
 
     Raises:
         ScoreError: If the interpreter refuses the float model.
         MetricError: If an evaluator gives rows of another shape the second time.
     """
     case = open_case(root)
-    evaluator = case.scoring.evaluator
-    if evaluator is not None:
-        return () if evaluate.takes(evaluator, "samples") else _evaluated_again(case, evaluator)
+    if case.scoring.evaluator is not None:
+        replies = _replies_of(case, case.scoring.evaluator)
+        return tuple(float(case.pairs("search").summarise(rows)) for rows in replies)
     metric = case.scoring.metric
     if metric is None or not metric.is_costly:
         return ()
@@ -194,26 +194,27 @@ def scores_again(root: Path) -> tuple[float, ...]:
     return tuple(float(metric.summarise(rows)) for _ in range(2))
 
 
-def _evaluated_again(case: OpenCase, evaluator: evaluate.Evaluator) -> tuple[float, ...]:
+def _replies_of(case: OpenCase, evaluator: evaluate.Evaluator) -> list[np.ndarray]:
     """What an evaluator says of the float model: at first, now, and if that took no time, once more in this process.
 
-    The first score may be of another process, where a count of calls or a seed began anew.
+    The first reply may be of another process, where a count of calls or a seed began anew. It may be too wide to be
+    kept.
     """
-    first = case.rows(FLOAT, "search")
-    if first is None:
-        return ()
+    kept = case.rows(FLOAT, "search")
+    replies = [] if kept is None else [kept]
+    if kept is not None and len(kept) > 1 and evaluate.takes(evaluator, "samples"):
+        return []
     runner, begun = case.runner(FLOAT), time.perf_counter()
-    replies = [first, evaluate.call_evaluator(evaluator, runner, split="search").rows]
-    if time.perf_counter() - begun < 10.0:  # Seconds: a search of slow evaluators does not pay for a third.
+    replies.append(evaluate.call_evaluator(evaluator, runner, split="search").rows)
+    if kept is None or time.perf_counter() - begun < 10.0:  # Seconds: slow evaluators are not paid for a third time.
         replies.append(evaluate.call_evaluator(evaluator, runner, split="search").rows)
     for rows in replies:
-        if rows.shape != first.shape:
+        if rows.shape != replies[0].shape:
             raise MetricError(
-                f"The evaluator gave rows of the shape {first.shape} for the float model, and {rows.shape} when it was "
-                "asked again. Let it score the same samples each time."
+                f"The evaluator gave rows of the shape {replies[0].shape} for the float model, and {rows.shape} when "
+                "it was asked again. Let it score the same samples each time."
             )
-    metric = case.pairs("search")
-    return tuple(float(metric.summarise(rows)) for rows in replies)
+    return replies
 
 
 def score_types(root: Path, recipe_json: str, float_score: float) -> tuple[float, tuple[float, float] | None]:

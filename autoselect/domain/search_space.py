@@ -52,7 +52,7 @@ class BoundSpace:
         keep_float: Nodes that are in integers of no width in every candidate.
         keep_int: Nodes that are in integers of 8 bits in every candidate.
         further: States that what is left out may have instead of the first. Each toggle has one more for each, of the
-            state's name and its own: ``float:NAME``. So has each count if there is no toggle.
+            state's name and its own: ``float:NAME``. If there are counts alone, one says it of all: ``float:counts``.
         not_int8: Nodes that no candidate has in integers of 8 bits.
         not_int16: Nodes that no candidate has in 16 bits.
         not_outside: Nodes that are in integers of 8 or 16 bits in every candidate.
@@ -78,11 +78,10 @@ class BoundSpace:
     @property
     def size(self) -> int:
         """How many settings there are; some may mean the same nodes."""
-        others = len(self.further)
-        states = 1 if len(self._cuts) < len(self.dimensions) else 1 + others  # In how many states a count leaves out.
-        choices = {d.name: 1 + d.at_most * states if isinstance(d, Cut) else 2 + others for d in self.dimensions}
+        choices = {d.name: d.at_most + 1 if isinstance(d, Cut) else 2 + len(self.further) for d in self.dimensions}
         groups = [names for _, names in self.alternatives] or [tuple(choices)]
-        return sum(math.prod(choices[name] for name in names) for names in groups)
+        states = 1 + len(self.further) if self._counts_alone else 1  # Of all that counts leave out.
+        return states * sum(math.prod(choices[name] for name in names) for names in groups)
 
     def decode(self, values: Mapping[str, Value]) -> frozenset[str]:
         """Nodes to denylist for one setting of the dimensions; dimensions that are not set are off."""
@@ -103,14 +102,21 @@ class BoundSpace:
         return frozenset().union(*(toggle.nodes for toggle in toggles if values.get(toggle.name)))
 
     @property
-    def _cuts(self) -> list[Cut]:
-        return [d for d in self.dimensions if isinstance(d, Cut)]
+    def _counts_alone(self) -> frozenset[str]:
+        """The nodes that counts reach, if there is no toggle; else none."""
+        cuts = [d for d in self.dimensions if isinstance(d, Cut)]
+        return (
+            frozenset(name for cut in cuts for name in cut.ranking)
+            if len(cuts) == len(self.dimensions)
+            else frozenset()
+        )
 
     @property
     def further_toggles(self) -> dict[str, tuple[Toggle, ...]]:
-        """Choices of each further state: over the nodes of each toggle, or in a space of counts alone of each count."""
+        """Choices of each further state: over the nodes of each toggle; if there are counts alone, one over all."""
         toggles = [d for d in self.dimensions if isinstance(d, Toggle)]
-        toggles = toggles or [Toggle(name=d.name, nodes=frozenset(d.ranking)) for d in self._cuts]
+        if self._counts_alone:
+            toggles = [Toggle(name="counts", nodes=self._counts_alone)]
         return {
             state: tuple(Toggle(name=f"{state}:{d.name}", nodes=d.nodes - self.barred(state)) for d in toggles)
             for state in self.further

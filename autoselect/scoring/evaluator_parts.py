@@ -165,7 +165,7 @@ class EvaluatorScore(Metric):
         shaped = rows.reshape(len(rows), *self._shape)
         try:
             return self._function(shaped)
-        except Exception as exc:  # The user's function may raise anything.
+        except (Exception, SystemExit) as exc:  # The user's function may raise anything.
             raise MetricError(
                 f"The score {self.name} of the evaluator's parts raised {type(exc).__name__}: {exc}. It was called "
                 f"with rows of shape {shaped.shape}: make it work on those of any samples."

@@ -226,7 +226,14 @@ def test_an_evaluator_is_asked_twice_unless_it_takes_numbers_of_samples(monkeypa
     monkeypatch.setattr(evidence_jobs.time, "perf_counter", lambda: next(clock))
     assert evidence_jobs.scores_again(Path()) == (1.0, 4.0)
     case.scoring = SimpleNamespace(evaluator=by_number)
+    case.rows = lambda *_: np.ones((2, 1))
     assert evidence_jobs.scores_again(Path()) == ()
+    case.rows = lambda *_: np.ones((1, 1))  # One number tells nothing of numbers of samples.
+    with pytest.raises(MetricError, match="AssertionError"):
+        evidence_jobs.scores_again(Path())
+    case.rows, case.scoring = lambda *_: None, SimpleNamespace(evaluator=counts)  # Too wide to be kept.
+    assert evidence_jobs.scores_again(Path()) == (5.0, 6.0)
+    case.rows = lambda *_: np.ones((1, 1))
     case.scoring = SimpleNamespace(evaluator=grows)
     with pytest.raises(MetricError, match=r"\(2, 1\)"):
         evidence_jobs.scores_again(Path())

@@ -155,19 +155,20 @@ def test_a_space_that_is_not_mixed_has_no_float_toggles() -> None:
     assert [toggle.name for toggle in MIXED.further_toggles["float"]][:2] == ["float:all", "float:only a"]
 
 
-def test_counts_leave_out_in_further_states_too_if_there_is_no_toggle() -> None:
-    """Else the toggles say which nodes are in which state."""
-    counts = (Cut(name="first", ranking=("a", "b", "c"), at_most=2), Cut(name="last", ranking=("d", "c"), at_most=1))
+def test_counts_leave_out_in_one_state_if_there_is_no_toggle() -> None:
+    """Else the toggles say which nodes are in which state. Each count reaches all nodes, as in the bundled spaces."""
+    counts = (Cut(name="first", ranking=tuple("abcd"), at_most=2), Cut(name="last", ranking=tuple("dcba"), at_most=2))
     space = BoundSpace(dimensions=counts, further=("int16", "float"))
-    assert [toggle.name for toggle in space.further_toggles["int16"]] == ["int16:first", "int16:last"]
-    setting: dict[str, Value] = {"first": 2, "last": 1, "int16:first": True, "float:last": True}
-    assert space.decode_further(setting) == {"int16": frozenset("ab"), "float": frozenset("d")}
-    again = space.encode_further("abd", {"int16": frozenset("ab"), "float": frozenset("d")})
-    assert {name for name, is_on in again.items() if is_on} == {"int16:first", "float:last"}
-    assert space.size == (1 + 2 * 3) * (1 + 1 * 3)
+    assert [toggle.name for toggle in space.further_toggles["int16"]] == ["int16:counts"]
+    setting: dict[str, Value] = {"first": 2, "last": 1, "float:counts": True}
+    assert space.decode_further(setting) == {"int16": frozenset(), "float": frozenset("abd")}
+    assert space.decode_further(setting | {"int16:counts": True}) == {"int16": frozenset("abd"), "float": frozenset()}
+    again = space.encode_further("abd", {"int16": frozenset("abd"), "float": frozenset()})
+    assert again == {"int16:counts": True, "float:counts": False}
+    assert space.size == 3 * 3 * 3
     mixed = replace(space, dimensions=(*counts, Toggle(name="a", nodes=frozenset("a"))))
     assert [toggle.name for toggle in mixed.further_toggles["int16"]] == ["int16:a"]
-    assert mixed.size == 3 * 2 * 4
+    assert mixed.size == 3 * 3 * 4
 
 
 def test_of_several_further_states_the_first_counts() -> None:
