@@ -198,7 +198,10 @@ def _left_to_host(whole: _Whole, case: Case, settings: Settled, pool: Workers, l
     """Warn of chips whose host does most of the all-integer model's work; the messages."""
     if not whole.sha256:
         return []
-    works = pool.call(chip_jobs.host_works_of, case.files.root, whole.sha256, read_target(settings.target))
+    try:
+        works = pool.call(chip_jobs.host_works_of, case.files.root, whole.sha256, read_target(settings.target))
+    except TrialError:  # The search will say so of the recommended model.
+        return []
     messages = [work.told_of("the all-integer model") for work in works if work.is_most]
     for message in messages:
         listener(Warned(message=message))

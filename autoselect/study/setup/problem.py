@@ -46,8 +46,8 @@ _LADDERS = ("rmse_per_scale", "mean_squared_error")
 
 
 _COUNTS_UNUSED = (
-    "The sampler {!r} proposes by choices of nodes, units, blocks and op types alone: nodes that only a count reaches "
-    "({}) stay in integers. --sampler tpe proposes counts, too."
+    "The sampler {!r} proposes by the finest of the choices of nodes, units, blocks and op types alone: nodes that a "
+    "count reaches beyond these ({}) stay in integers. --sampler tpe proposes counts, too."
 )
 
 
@@ -286,7 +286,7 @@ def units_in(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, 
 
 def _unused_counts(space: BoundSpace, sampler: str) -> tuple[str, ...]:
     """A remark if counts reach nodes that no unit has."""
-    reached = frozenset[str]().union(*_smallest_groups(space))
+    reached = space.left_out_of_all.union(*_smallest_groups(space))
     counts = [d for d in space.dimensions if isinstance(d, Cut) and not reached.issuperset(d.ranking[: d.at_most])]
     return (_COUNTS_UNUSED.format(sampler, listed([count.name for count in counts])),) if counts else ()
 
