@@ -140,7 +140,8 @@ class BoundSpace:
         left_out, setting = self.pin(nodes, further.get(SIXTEEN, ())), dict[str, Value]()
         for state, toggles in self.further_toggles.items():
             wanted = frozenset(further.get(state, ()))
-            reached = left_out | self.not_outside if state == SIXTEEN else left_out
+            is_wide = state == SIXTEEN and not self._counts_alone
+            reached = left_out | self.not_outside if is_wide else left_out
             touched = {toggle.name: toggle.nodes & reached for toggle in toggles}
             setting |= {name: bool(inside) and inside <= wanted for name, inside in touched.items()}
         return setting

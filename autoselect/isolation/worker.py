@@ -58,10 +58,15 @@ class Place:
 def safe_path() -> dict[str, str]:
     """Environment variable by which a worker imports nothing from the working directory until it has its place's paths.
 
-    Else a file ``random.py`` there would stand in for Python's own. Python 3.10 does not read the variable. It is left
-    out if the packages themselves lie in the working directory.
+    It is there only if a file in that folder stands in for a module of Python's own, as ``random.py`` does, and the
+    packages themselves do not lie there. Python 3.10 does not read the variable.
     """
-    return {} if Path(loky.__file__).resolve().parents[1] == Path.cwd() else _SAFE_PATH
+    with contextlib.suppress(OSError):
+        here = [*Path().glob("*.py"), *(path.parent for path in Path().glob("*/__init__.py"))]
+        stand_ins = sys.stdlib_module_names.intersection(path.stem for path in here)
+        if stand_ins and not os.path.samefile(Path(loky.__file__).parents[1], os.curdir):
+            return _SAFE_PATH
+    return {}
 
 
 _at: list[Place] = []  # where it works now

@@ -37,7 +37,7 @@ def cache_directory() -> Path:
     except RuntimeError as exc:
         raise StorageError(
             "The cache lies in the user's home, and this user has none. Name a folder in AUTOSELECT_CACHE_DIR, or keep "
-            "nothing with --no-cache (cache=False)."
+            "nothing with --no-cache (cache=False), where the command has it."
         ) from exc
 
 

@@ -165,6 +165,10 @@ def test_counts_leave_out_in_one_state_if_there_is_no_toggle() -> None:
     assert space.decode_further(setting | {"int16:counts": True}) == {"int16": frozenset("abd"), "float": frozenset()}
     again = space.encode_further("abd", {"int16": frozenset("abd"), "float": frozenset()})
     assert again == {"int16:counts": True, "float:counts": False}
+    never_outside = replace(space, not_outside=frozenset("bc"))
+    again = never_outside.encode_further("ab", {"int16": frozenset("ab")})
+    assert again["int16:counts"]
+    assert never_outside.decode({"first": 2} | again) == frozenset("ab")
     assert space.size == 3 * 3 * 3
     mixed = replace(space, dimensions=(*counts, Toggle(name="a", nodes=frozenset("a"))))
     assert [toggle.name for toggle in mixed.further_toggles["int16"]] == ["int16:a"]

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+import loky
 import psutil
 import pytest
 
@@ -21,7 +22,7 @@ from autoselect.cases.open_case import open_case
 from autoselect.errors import AutoselectError, JobFailed, ModelError, StorageError, WorkerDied
 from autoselect.isolation.door import InTime
 from autoselect.isolation.pool import WorkerPool, _printed, is_shared, open_pool, result_of, shared
-from autoselect.isolation.worker import TOOK_TOO_LONG
+from autoselect.isolation.worker import TOOK_TOO_LONG, safe_path
 
 pytestmark = pytest.mark.own_workers
 
@@ -243,6 +244,20 @@ def test_a_worker_starts_beside_files_that_are_named_like_modules_of_python(tmp_
     variable, file = run.stdout.decode().split()
     assert (run.returncode, variable, run.stderr) == (0, "None", b"")
     assert Path(file).parent != tmp_path
+
+
+def test_the_working_directory_is_left_out_only_if_a_file_there_stands_in_for_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_metrics.py").touch()
+    assert safe_path() == {}
+    (tmp_path / "queue").mkdir()
+    (tmp_path / "queue" / "__init__.py").touch()
+    assert {*safe_path()} == {"PYTHONSAFEPATH"}
+    (tmp_path / "loky").mkdir()
+    monkeypatch.setattr(loky, "__file__", str(tmp_path / "loky" / "__init__.py"))
+    assert safe_path() == {}  # Without that folder no worker would find its packages.
 
 
 def test_a_folder_that_was_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
