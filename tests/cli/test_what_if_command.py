@@ -192,3 +192,19 @@ def test_sentences_say_who_is_ahead(reviewed: Reviewed) -> None:
 
 def test_a_model_that_is_expected_to_be_far_from_float_is_told_as_such(reviewed: Reviewed) -> None:
     reviewed("an answer far from float", answer_sentences({**ANSWER, "far": True})[-1])
+
+
+def test_a_gain_that_counts_as_none_is_told(reviewed: Reviewed) -> None:
+    gain = {
+        **ANSWER,
+        "fallbacks": {},
+        "dominated_by": (),
+        "drop": -0.02,
+        "drop_high": 0.006,
+        "allowed_drop": 0.01,
+        "chance_within": 0.75,
+    }
+    [sentence] = answer_sentences(gain)
+    reviewed("a gain that counts as none", sentence)
+    for other in ({"drop": 0.001}, {"drop_high": 0.02}, {"chance_within": 0.99}, {"chance_within": None}):
+        assert answer_sentences({**gain, **other}) == []

@@ -78,9 +78,22 @@ def answer_sentences(answer: Mapping[str, Any], how: str = "--score tells.") -> 
             "Its outputs are far from float's. A score like float's would not count, because it is one number whose "
             "noise nobody knows."
         )
+    if _is_gain_discounted(answer):
+        remarks.append(
+            "It is expected to score better than float. The rule counts a gain as none, and as unsure as it is: so the "
+            "chance is less than the interval says."
+        )
     if answer["preferred"]:
         remarks.append("The rule of the recommendation prefers it to the recommended model, if it scores as expected.")
     return remarks
+
+
+def _is_gain_discounted(answer: Mapping[str, Any]) -> bool:
+    """Whether the interval of a gain lies within the allowed drop, and the rule gives that less than 95 %."""
+    drop, high, chance = (answer[key] for key in ("drop", "drop_high", "chance_within"))
+    if drop is None or high is None or chance is None or answer["far"]:
+        return False
+    return bool(drop < 0.0 and high <= answer["allowed_drop"] and chance < 0.95)
 
 
 def limit_rows(table: pd.DataFrame, metric: str) -> list[Row]:
