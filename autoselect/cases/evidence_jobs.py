@@ -176,8 +176,9 @@ def blind_score(root: Path) -> float | None:
 def scores_again(root: Path) -> tuple[float, ...]:
     """Scores of the float model on all search samples by a user's metric or evaluator; none with any other metric.
 
-    None either with an evaluator that gives rows of samples by their numbers: what it says of some is held against what
-    it says of all whenever it scores the float model.
+    Each score is of another call with the same outputs, so that all are equal unless the function has a state or draws
+    random numbers. The tuple is empty, too, for an evaluator with a parameter ``samples``: its scores of some samples
+    are compared with those of all samples whenever the float model is scored.
 
     Raises:
         ScoreError: If the interpreter refuses the float model.
@@ -195,15 +196,15 @@ def scores_again(root: Path) -> tuple[float, ...]:
 
 
 def _replies_of(case: OpenCase, evaluator: evaluate.Evaluator) -> list[np.ndarray]:
-    """What an evaluator says of the float model: at first, now, and if that took no time, once more in this process.
+    """Rows of the float model by an evaluator: those that are kept from its first call, and those of calls made here.
 
-    The first reply may be of another process, where a count of calls or a seed began anew. It may be too wide to be
-    kept.
+    There are two calls here if one takes less than 10 s: the first call was perhaps made in another process, where a
+    count of calls or a seed began anew. Rows that are too wide are not kept; then both calls are made here.
     """
     kept = case.rows(FLOAT, "search")
-    replies = [] if kept is None else [kept]
     if kept is not None and len(kept) > 1 and evaluate.takes(evaluator, "samples"):
         return []
+    replies = [] if kept is None else [kept]
     runner, begun = case.runner(FLOAT), time.perf_counter()
     replies.append(evaluate.call_evaluator(evaluator, runner, split="search").rows)
     if kept is None or time.perf_counter() - begun < 10.0:  # Seconds: slow evaluators are not paid for a third time.

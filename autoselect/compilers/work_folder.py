@@ -15,10 +15,13 @@ _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 @contextlib.contextmanager
 def work_folder(prefix: str) -> Iterator[Path]:
-    """A folder that is gone afterwards.
+    """A temporary folder that is removed at the end of the ``with`` block.
+
+    Args:
+        prefix: With which its name begins.
 
     Raises:
-        StorageError: If it cannot be written, which says nothing of the model.
+        StorageError: If its disk is full or read-only, also within the block: that is no fault of the model.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=prefix) as name:

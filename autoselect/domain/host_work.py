@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoselect.domain.graph import Graph
@@ -15,13 +16,13 @@ class HostWork:
 
     Attributes:
         chip: Name of the chip.
-        ops: How many they are.
-        all_ops: How many ops the model has.
-        share: Their share of the model's cost, 0 to 1.
-        named: ``first`` or ``dearest``: where the accelerator takes what comes first alone, the first of them is to
-            blame for all that follow; else the one that costs most.
-        op_type: Type of that op.
-        reason: Why the accelerator does not run it.
+        ops: Number of ops on the host, without conversions of the model's own inputs and outputs.
+        all_ops: Number of ops of the model.
+        share: Share of these host ops in the model's cost on the chip, 0 to 1; the cost is in the chip's unit.
+        named: ``first`` or ``dearest``: which of the host ops ``op_type`` and ``reason`` are about. It is the first one
+            if the accelerator runs only what comes before the first op that it lacks; else the one that costs most.
+        op_type: Type of the named op.
+        reason: Why the accelerator does not run the named op.
     """
 
     chip: str
@@ -50,15 +51,20 @@ class HostWork:
 
 
 def host_works(graph: Graph, target: Target) -> list[HostWork]:
-    """What each chip with an accelerator leaves to its host; chips that leave nothing are out.
+    """The ops of a model that run on the host, for each chip of a target; the list lacks chips without such ops.
 
-    So are chips whose compiler says of each op whether it takes it, and targets that count points by share of the work.
+    It also lacks chips without an accelerator, and chips whose compiler decides about each op, since that has its own
+    report. A target that counts points, such as ``integer-only``, is no chip.
+
+    Args:
+        graph: The model as built.
+        target: One chip, or several.
     """
     works = []
     for chip in filter(_is_judged_by_table, target.chips):
         verdict = judge(graph, chip)
-        if _left(graph, verdict) and verdict.cost > 0.0:
-            works.append(_work(graph, chip, verdict))
+        if (left := _left(graph, verdict)) and verdict.cost > 0.0:
+            works.append(_work(graph, chip, verdict, left))
     return works
 
 
@@ -72,15 +78,14 @@ def _left(graph: Graph, verdict: Verdict) -> list[int]:
     return [i for i in hosted if not is_interface(graph.ops[i], graph)]
 
 
-def _work(graph: Graph, chip: Target, verdict: Verdict) -> HostWork:
-    left = _left(graph, verdict)
+def _work(graph: Graph, chip: Target, verdict: Verdict, left: Sequence[int]) -> HostWork:
     is_leading = chip.segments == "leading"
     blamed = left[0] if is_leading else max(left, key=lambda i: verdict.placements[i].cost)
     return HostWork(
         chip=chip.name,
         ops=len(left),
         all_ops=len(graph.ops),
-        share=verdict.host_cost / verdict.cost,
+        share=sum(verdict.placements[i].cost for i in left) / verdict.cost,
         named="first" if is_leading else "dearest",
         op_type=graph.ops[blamed].op_type,
         reason=verdict.placements[blamed].reason,

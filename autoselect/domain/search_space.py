@@ -104,12 +104,9 @@ class BoundSpace:
     @property
     def _counts_alone(self) -> frozenset[str]:
         """The nodes that counts reach, if there is no toggle; else none."""
-        cuts = [d for d in self.dimensions if isinstance(d, Cut)]
-        return (
-            frozenset(name for cut in cuts for name in cut.ranking)
-            if len(cuts) == len(self.dimensions)
-            else frozenset()
-        )
+        if any(isinstance(d, Toggle) for d in self.dimensions):
+            return frozenset()
+        return frozenset(name for d in self.dimensions if isinstance(d, Cut) for name in d.ranking)
 
     @property
     def further_toggles(self) -> dict[str, tuple[Toggle, ...]]:

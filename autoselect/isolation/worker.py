@@ -56,15 +56,16 @@ class Place:
 
 
 def safe_path() -> dict[str, str]:
-    """Environment variable by which a worker imports nothing from the working directory until it has its place's paths.
+    """The environment variable with which a new worker does not import from the working directory, or an empty dict.
 
-    It is there only if a file in that folder stands in for a module of Python's own, as ``random.py`` does, and the
-    packages themselves do not lie there. Python 3.10 does not read the variable.
+    A file ``random.py`` in the working directory would stand in for Python's own module while the worker starts.
+    Without such a file the dict is empty. It is empty, too, if the installed packages lie in the working directory,
+    since the worker would not find them. Python 3.10 ignores the variable.
     """
     with contextlib.suppress(OSError):
-        here = [*Path().glob("*.py"), *(path.parent for path in Path().glob("*/__init__.py"))]
-        stand_ins = sys.stdlib_module_names.intersection(path.stem for path in here)
-        if stand_ins and not os.path.samefile(Path(loky.__file__).parents[1], os.curdir):
+        names = sys.stdlib_module_names.intersection(name.removesuffix(".py") for name in os.listdir())
+        files = (file for name in names for file in (f"{name}.py", os.path.join(name, "__init__.py")))
+        if any(map(os.path.isfile, files)) and not os.path.samefile(Path(loky.__file__).parents[1], os.curdir):
             return _SAFE_PATH
     return {}
 

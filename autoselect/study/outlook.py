@@ -29,6 +29,7 @@ from autoselect.runs.folder import RunFolder
 from autoselect.scoring.racing import first_look
 from autoselect.scoring.target_file import read_target
 from autoselect.study import references
+from autoselect.study.finishing import on_chip
 from autoselect.study.forecasts import plain_forecaster
 from autoselect.study.proposing.problem import Unit
 from autoselect.study.recording.samplers import PROPOSERS
@@ -198,11 +199,8 @@ def _left_to_host(whole: _Whole, case: Case, settings: Settled, pool: Workers, l
     """Warn of chips whose host does most of the all-integer model's work; the messages."""
     if not whole.sha256:
         return []
-    try:
-        works = pool.call(chip_jobs.host_works_of, case.files.root, whole.sha256, read_target(settings.target))
-    except TrialError:  # The search will say so of the recommended model.
-        return []
-    messages = [work.told_of("the all-integer model") for work in works if work.is_most]
+    target = read_target(settings.target)
+    messages = on_chip.left_to_host(whole.sha256, "the all-integer model", target, case.files.root, pool)
     for message in messages:
         listener(Warned(message=message))
     return messages

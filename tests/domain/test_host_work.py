@@ -30,6 +30,7 @@ def test_a_conversion_of_the_models_own_input_is_not_to_blame() -> None:
     fed = replace(graph, tensors=(*graph.tensors, first), ops=(convert, *graph.ops), inputs=(len(graph.tensors),))
     [work] = host_works(fed, LEADING)
     assert (work.ops, work.named, work.op_type) == (2, "first", "X")
+    assert work.share == pytest.approx(220 / (220 + 2 + 55 + 30))  # The conversion takes 30.
 
 
 def test_elsewhere_the_dearest_op_is_named() -> None:

@@ -361,7 +361,7 @@ class Finish:
             return []
         metric, root = self.objectives[0].name, self.case.files.root
         hidden = channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
-        on_host = on_chip.left_to_host(recommended.sha256, self._target, root, pool)
+        on_host = on_chip.left_to_host(recommended.sha256, "the recommended model", self._target, root, pool)
         for message in on_host:
             listener(Warned(message=message))
         return hidden + on_host

@@ -270,7 +270,10 @@ def _cell(value: object) -> object:
 
 
 def by_compilers(member: str, chips: Sequence[OnChip]) -> list[str]:
-    """What is said of a member whose penalty for several chips is a forecast: what it costs by their compilers."""
+    """A sentence on what a member of the front costs by the compilers of several chips; none if none compiled it.
+
+    Its penalty is a forecast by the profiles of the chips.
+    """
     ratios = []
     for chip in chips:
         costs = {key: float(made["cost"]) for key, made in chip.compiled.items()}
@@ -281,10 +284,18 @@ def by_compilers(member: str, chips: Sequence[OnChip]) -> list[str]:
     return [f"The penalty for several chips is a forecast. By their compilers the model costs {listed(ratios)}."]
 
 
-def left_to_host(sha256: str, target: Target, root: Path, pool: Workers) -> list[str]:
-    """What is said of chips whose host does most of the recommended model's work, by their tables of kernels."""
+def left_to_host(sha256: str, model: str, target: Target, root: Path, pool: Workers) -> list[str]:
+    """What is said of chips whose host does most of a model's work, by their tables of kernels.
+
+    Args:
+        sha256: The candidate.
+        model: What to call it.
+        target: With the chips.
+        root: The case.
+        pool: Where the model is read.
+    """
     try:
         works = pool.call(chip_jobs.host_works_of, root, sha256, target)
     except TrialError as exc:
-        return [f"What of the recommended model runs on the host could not be told. {exc}"]
-    return [work.told_of("the recommended model") for work in works if work.is_most]
+        return [f"What of {model} runs on the host could not be told. {exc}"]
+    return [work.told_of(model) for work in works if work.is_most]

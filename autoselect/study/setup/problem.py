@@ -285,7 +285,7 @@ def units_in(space: BoundSpace, layers: LayerTable, sensitivities: Mapping[str, 
 
 
 def _unused_counts(space: BoundSpace, sampler: str) -> tuple[str, ...]:
-    """A remark if counts reach nodes that no unit has."""
+    """A remark for the user if a count of the search space leaves out nodes that belong to no unit; else none."""
     reached = space.left_out_of_all.union(*_smallest_groups(space))
     counts = [d for d in space.dimensions if isinstance(d, Cut) and not reached.issuperset(d.ranking[: d.at_most])]
     return (_COUNTS_UNUSED.format(sampler, listed([count.name for count in counts])),) if counts else ()

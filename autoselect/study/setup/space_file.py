@@ -189,7 +189,7 @@ def bind(
 
 
 def idle_choices(space: SearchSpaceFile, layers: LayerTable) -> list[str]:
-    """A message for each choice that selects no node of a model."""
+    """A message for each choice of a search space that selects no node of the layer table."""
     op_types = sorted({node.op_type for node in layers.nodes})
     return [
         f"Choice {number} ({choice.kind}) of the search space {space.name!r} selects no node of this model, which has "
