@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autoselect.api.idle_settings import idle_settings
 from autoselect.api.progress import told_to
 from autoselect.api.run import Run, load_run
 from autoselect.api.source import (
@@ -325,8 +326,7 @@ def _asked(settings: SearchSettings) -> tuple[request.Request, RunFolder]:
     if said.per_channel and not profile.per_channel:
         per_tensor = f"Target {profile.name} takes one scale for all channels of a weight, and integer ops have that."
         loaded = replace(loaded, notes=(*loaded.notes, per_tensor))
-    if unread := _beside_evaluator(settings):
-        loaded = replace(loaded, notes=(*loaded.notes, unread))
+    loaded = replace(loaded, notes=(*loaded.notes, *idle_settings(settings, said.objectives, profile)))
     live = [name for name, option in declared().items() if option.live and not option.kept]
     sources = {name: describe(getattr(settings, name)) for name in live}
     asked = _request(
@@ -338,21 +338,6 @@ def _asked(settings: SearchSettings) -> tuple[request.Request, RunFolder]:
         sources=sources | {"metric": None if isinstance(settings.metric, str) else LIVE},
     )
     return asked, RunFolder(Path(settings.output) if settings.output is not None else free_folder("autoselect-run"))
-
-
-def _beside_evaluator(settings: SearchSettings) -> str:
-    """A note that names the options which have no effect beside an evaluator; empty if all have one."""
-    if settings.evaluator is None:
-        return ""
-    names = ("evaluation", "heldout", "output_name", "ignore_label")
-    given = [name for name in names if getattr(settings, name) is not None]
-    given += ["metric"] if settings.metric != SearchSettings.model_fields["metric"].default else []
-    if not given:
-        return ""
-    return (
-        f"The evaluator brings its own samples and makes the score. Nothing else reads {', '.join(given)}: leave the "
-        "evaluator out to have a metric on these samples."
-    )
 
 
 def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> str:
