@@ -25,6 +25,7 @@ from autoselect.scoring.target_file import read_target
 from autoselect.study.finishing.cured import CURE_COLUMNS
 from autoselect.study.finishing.explain import ISLAND_COLUMNS, SENSITIVITY_COLUMNS
 from autoselect.study.finishing.limits_file import COLUMNS as LIMIT_COLUMNS
+from autoselect.study.finishing.on_chip import OnChip, write_chip_table
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -209,6 +210,17 @@ def test_every_column_of_the_tables_is_explained() -> None:
         *LIMIT_COLUMNS,
     }
     assert columns - explained == {"METRIC"}
+
+
+def test_every_column_of_the_table_of_chips_is_explained(tmp_path: Path) -> None:
+    made = {"segments": 1, "host_ops": {}, "ddr_bytes": 0, "cost": 1.0}
+    table = tmp_path / "chip.csv"
+    write_chip_table(table, [OnChip(chip="a", compiled={"b": made})])
+    written = (ROOT / "docs" / "reference" / "run-folder.md").read_text(encoding="utf-8")
+    section = written.partition("## Columns of `chip.csv`")[2].partition("\n## ")[0]
+    assert set(table.read_text(encoding="utf-8").splitlines()[0].split(",")) == set(
+        re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `")))
+    )
 
 
 def test_every_file_of_a_run_folder_is_explained(tmp_path: Path) -> None:

@@ -340,13 +340,13 @@ def _asked(settings: SearchSettings) -> tuple[request.Request, RunFolder]:
     return asked, RunFolder(Path(settings.output) if settings.output is not None else free_folder("autoselect-run"))
 
 
-def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> str:
+def _metric_name(metric: str | Callable[..., float], evaluator: str | Callable[..., Any] | None) -> str:
     if evaluator is not None:
         return "evaluator"
     return metric if isinstance(metric, str) else f"{getattr(metric, '__name__', 'metric')}:live"
 
 
-def _own_names(metric: str | Callable[..., float], evaluator: str | Callable[..., float] | None) -> set[str]:
+def _own_names(metric: str | Callable[..., float], evaluator: str | Callable[..., Any] | None) -> set[str]:
     """What a user may call the metric among the objectives."""
     chosen = metric if evaluator is None else evaluator
     name = chosen if isinstance(chosen, str) else getattr(chosen, "__name__", "metric")
@@ -370,7 +370,7 @@ def _request(
 ) -> request.Request:
     """Load what the settings name; ``metric`` is the function where they have but its name."""
     chosen: Metric | None = None
-    run: Callable[..., float] | None = None
+    run: Callable[..., Any] | None = None
     if (evaluator := said.evaluator) is not None:
         run = load_object(evaluator, purpose="evaluator") if isinstance(evaluator, str) else evaluator
         if not callable(run):

@@ -75,7 +75,7 @@ class SearchSettings(SharedSettings):
         Option("Whether more or less is better, for a metric or evaluator of your own.", example="maximize"),
     ] = None
     evaluator: Annotated[
-        Given[str | Callable[..., float] | None],
+        Given[str | Callable[..., Any] | None],
         Option(
             "Instead of {metric}: package.module:function, called with a runner, returns a number or, better, one for "
             "each sample.",
