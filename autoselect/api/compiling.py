@@ -34,7 +34,7 @@ _COMPILED = (DISPATCH_OP, NPU_OP)
 def compile_model(
     model: str | Path | bytes,
     *,
-    target: str | Iterable[str],
+    target: str | Path | Iterable[str | Path],
     output: str | Path | None = None,
     force: bool = False,
     timeout: float = UNKEPT.timeout_seconds,
@@ -90,13 +90,13 @@ def compile_model(
     return Compilation(path=name, size_bytes=len(content), models=made, failed=failed)
 
 
-def target_names(target: str | Iterable[str]) -> list[str]:
+def target_names(target: str | Path | Iterable[str | Path]) -> list[str]:
     """The names in a text with commas, or in a list; a file's path is one, commas or not.
 
     Raises:
         UsageError: If there is none, or one is named twice.
     """
-    listed = [target] if isinstance(target, str) else list(target)
+    listed = [str(each) for each in ([target] if isinstance(target, str | Path) else target)]
     names = [part.strip() for text in listed for part in ([text] if os.path.isfile(text) else text.split(","))]
     if not names or "" in names or len(set(names)) < len(names):
         raise UsageError(f"Expected different targets, got {', '.join(names) or 'none'}. {TARGETS_HELP}")

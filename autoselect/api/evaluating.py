@@ -51,7 +51,7 @@ def evaluate(
     ignore_label: int | None = None,
     reference: ModelFile | None = None,
     signature: str | None = None,
-    target: str | None = None,
+    target: str | Path | None = None,
 ) -> Score:
     """Score any ``.tflite``, quantized or not.
 

@@ -48,7 +48,7 @@ class Run(tables.Run):
         int16: Texts = (),
         int8: Texts = (),
         repairs: Texts | None = None,
-        target: str | None = None,
+        target: str | Path | None = None,
     ) -> WhatIf: ...
 
     @overload
@@ -61,7 +61,7 @@ class Run(tables.Run):
         int16: Texts = (),
         int8: Texts = (),
         repairs: Texts | None = None,
-        target: str | None = None,
+        target: str | Path | None = None,
     ) -> pd.DataFrame: ...
 
     def what_if(
@@ -73,7 +73,7 @@ class Run(tables.Run):
         int16: Texts = (),
         int8: Texts = (),
         repairs: Texts | None = None,
-        target: str | None = None,
+        target: str | Path | None = None,
     ) -> Any:
         """Ask what a candidate that nobody tried would cost, and what it would probably lose.
 

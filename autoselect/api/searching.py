@@ -300,14 +300,13 @@ def _asked(settings: SearchSettings) -> tuple[request.Request, RunFolder]:
     """A new search as it is asked for, and where it would be kept."""
     wishes = wishes_of(settings.signature, settings.shapes, settings.converter_python)
     loaded = load_source(settings.model, wishes, calibration=settings.calibration)
-    profile = read_target(settings.target)
     names = {
         "metric": _metric_name(settings.metric, settings.evaluator),
         "objectives": chosen_objectives(settings.objectives, _own_names(settings.metric, settings.evaluator)),
-        "target": lasting_target(settings.target),
-        "search_space": lasting(settings.search_space),
     }
     said = make_settings(**dict(settings) | names)
+    places = {"target": lasting_target(said.target), "search_space": lasting(str(said.search_space))}
+    said, profile = said.model_copy(update=places), read_target(said.target)
     given = load_integer(
         said.integer,
         signature=said.signature,

@@ -6,11 +6,13 @@ types of inputs and outputs alone lose is scored anew.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,8 +27,10 @@ from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
 from autoselect.scoring.paired import PairedDrop
+from autoselect.scoring.user_metric import UserMetric
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
+from autoselect.tflite.runner import Outputs, Running
 
 
 def paired(root: Path, sha256: str, part: str = "search", comparisons: int = 1) -> PairedDrop | None:
@@ -153,6 +157,9 @@ def blind_score(root: Path) -> float | None:
     """What one answer to all search samples scores, where they cannot tell the float model from it; else None.
 
     None with an evaluator, too, and with a metric that knows no such answer.
+
+    Raises:
+        DataError: If the float model's score tells that targets and outputs are not what the metric takes.
     """
     case = open_case(root)
     metric = case.scoring.metric
@@ -162,12 +169,14 @@ def blind_score(root: Path) -> float | None:
     if reference is None:
         return None
     targets = [part.target(number) for number in range(len(part))]
+    theirs = _rows(case, FLOAT, "search")
+    metric.check_float_score(metric.summarise(theirs), targets)
     outputs = {key: values[0] for key, values in reference([0]).items()}
     answer = metric.blind(targets, metric.scored(outputs).shape)
     if answer is None:
         return None
     rows = np.stack([metric.observe(dict.fromkeys(outputs, answer), target, None) for target in targets])
-    behind = pairs.paired_drop(metric, rows, _rows(case, FLOAT, "search"), groups=case.groups("search"))
+    behind = pairs.paired_drop(metric, rows, theirs, groups=case.groups("search"))
     # Two standard errors. The interval's end allows for what no sample shows, so that few samples never tell.
     # NaN where the metric has no value for such rows.
     return metric.summarise(rows) if behind.drop <= 2.0 * behind.error else None
@@ -176,9 +185,10 @@ def blind_score(root: Path) -> float | None:
 def scores_again(root: Path) -> tuple[float, ...]:
     """Scores of the float model on all search samples by a user's metric or evaluator; none with any other metric.
 
-    Each score is of another call with the same outputs, so that all are equal unless the function has a state or draws
-    random numbers. The tuple is empty, too, for an evaluator with a parameter ``samples``: its scores of some samples
-    are compared with those of all samples whenever the float model is scored.
+    Each score is of another call with the same outputs, and before the last call the function gets other ones. So all
+    are equal unless the function has a state or draws random numbers. The tuple is empty, too, for an evaluator with a
+    parameter ``samples``: its scores of some samples are compared with those of all samples whenever the float model is
+    scored.
 
     Raises:
         ScoreError: If the interpreter refuses the float model.
@@ -189,17 +199,41 @@ def scores_again(root: Path) -> tuple[float, ...]:
         replies = _replies_of(case, case.scoring.evaluator)
         return tuple(float(case.pairs("search").summarise(rows)) for rows in replies)
     metric = case.scoring.metric
-    if metric is None or not metric.is_costly:
+    if not isinstance(metric, UserMetric):
         return ()
     rows = _rows(case, FLOAT, "search")
-    return tuple(float(metric.summarise(rows)) for _ in range(2))
+    before = float(metric.summarise(rows))
+    with contextlib.suppress(MetricError):  # It need not have a value for what no model answers.
+        metric.summarise(metric.mismatched(rows))
+    return before, float(metric.summarise(rows))
+
+
+class _Silenced:
+    """A runner whose outputs are zeros."""
+
+    def __init__(self, runner: Running) -> None:
+        self._runner: Any = runner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    def __call__(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
+        return _zeros(self._runner(inputs))
+
+    def step(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
+        return _zeros(self._runner.step(inputs))
+
+
+def _zeros(outputs: Outputs) -> Outputs:
+    return {key: np.zeros_like(values) for key, values in outputs.items()}
 
 
 def _replies_of(case: OpenCase, evaluator: evaluate.Evaluator) -> list[np.ndarray]:
     """Rows of the float model by an evaluator: those that are kept from its first call, and those of calls made here.
 
-    There are two calls here if one takes less than 10 s: the first call was perhaps made in another process, where a
-    count of calls or a seed began anew. Rows that are too wide are not kept; then both calls are made here.
+    There are two calls here if one takes less than 10 s, and between them one with outputs of zeros: the first call was
+    perhaps made in another process, where a count of calls or a seed began anew. Rows that are too wide are not kept;
+    then both calls are made here.
     """
     kept = case.rows(FLOAT, "search")
     if kept is not None and len(kept) > 1 and evaluate.takes(evaluator, "samples"):
@@ -208,6 +242,8 @@ def _replies_of(case: OpenCase, evaluator: evaluate.Evaluator) -> list[np.ndarra
     runner, begun = case.runner(FLOAT), time.perf_counter()
     replies.append(evaluate.call_evaluator(evaluator, runner, split="search").rows)
     if kept is None or time.perf_counter() - begun < 10.0:  # Seconds: slow evaluators are not paid for a third time.
+        with contextlib.suppress(MetricError):  # It need not have a value for what no model answers.
+            evaluate.call_evaluator(evaluator, cast("Running", _Silenced(runner)), split="search")
         replies.append(evaluate.call_evaluator(evaluator, runner, split="search").rows)
     for rows in replies:
         if rows.shape != replies[0].shape:

@@ -207,7 +207,9 @@ class SearchSettings(SharedSettings):
             "whole front.",
         ),
     ] = 1.0
-    search_space: Annotated[str, Option("Name of a bundled space, or a .toml file.")] = "default"
+    search_space: Annotated[
+        str | Path, checked_as(str | Path, str), Option("Name of a bundled space, or a .toml file.", kind=str)
+    ] = "default"
     scheduler: Annotated[
         Given[Any],
         Option(
@@ -232,10 +234,12 @@ class SearchSettings(SharedSettings):
     ] = False
     debug_samples: Annotated[int, Field(ge=1), Option("Calibration samples for measuring layer statistics.")] = 50
     target: Annotated[
-        str,
+        str | Path,
+        checked_as(str | Path, str),
         _hardware(
             "What the models run on: a profile or .toml file.",
             "It decides the penalty, refuses candidates, and gives the defaults of {fallback} and {io_type}.",
+            kind=str,
         ),
     ] = "integer-only"
     runtime: Annotated[

@@ -75,6 +75,11 @@ def _parts(spec: str, purpose: str) -> tuple[str, str]:
 
 
 def _imported(module_name: str, spec: str, purpose: str) -> ModuleType:
+    if module_name == "__main__":
+        raise UsageError(
+            f"{purpose}: {spec!r} is of the script that runs, and another process has another one. Give the function "
+            "itself, or move it to a module of its own."
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -138,7 +138,10 @@ def chosen_objectives(names: str | Iterable[str], own_names: Collection[str] = (
         UsageError: If one is unknown (with the nearest) or named twice, if there are fewer than two or more than four,
             or if the metric is none of them.
     """
-    words = [word.strip() for word in (names.split(",") if isinstance(names, str) else names)]
+    try:
+        words = [word.strip() for word in (names.split(",") if isinstance(names, str) else names)]
+    except (TypeError, AttributeError) as exc:
+        raise UsageError(f"Expected names of objectives such as accuracy,penalty, got {names!r}.") from exc
     chosen = [METRIC if word in own_names and word not in QUANTITIES else word for word in words]
     for word in chosen:
         if word not in (words_known := (METRIC, *QUANTITIES)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import multiprocessing
 import multiprocessing.resource_tracker
 import os
 import signal
@@ -26,7 +27,7 @@ from loky.backend.context import LokyContext
 from loky.backend.process import LokyProcess
 from pebble import ProcessExpired, ProcessPool
 
-from autoselect.errors import StorageError, WorkerDied
+from autoselect.errors import StorageError, UsageError, WorkerDied
 from autoselect.isolation import worker
 from autoselect.isolation.door import DEFAULT_TIMEOUT_SECONDS, Workers, busy_with
 from autoselect.isolation.machine import steady_kernels
@@ -105,7 +106,15 @@ class WorkerPool:
             warm_up: Importable function that each process runs first, for example to import a slow library. If it
                 fails or dies, that is the failure of the job that the process was about to run. It does not count
                 towards the job's time limit.
+
+        Raises:
+            UsageError: If this process is a daemon, which may start no others.
         """
+        if multiprocessing.current_process().daemon:
+            raise UsageError(
+                "This process is a daemon of multiprocessing, which may start no processes, and a search needs some. "
+                "Start it from Process(daemon=False), concurrent.futures.ProcessPoolExecutor, or a thread."
+            )
         self._workers, self._log = workers, log
         self._warm_up = None if warm_up is None else cloudpickle.dumps(warm_up)
         self._numbers = itertools.count()

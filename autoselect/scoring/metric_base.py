@@ -121,6 +121,17 @@ class Metric(ABC):
         if self.needs_targets:
             self._check_target(target, output_shape)
 
+    def check_float_score(self, score: float, targets: Sequence[object]) -> None:
+        """Refuse data by which no model has a score that says anything; most metrics cannot tell.
+
+        Args:
+            score: Of the float model, in the metric's own unit.
+            targets: Of all samples, checked.
+
+        Raises:
+            DataError: If the score tells that targets and outputs are not what the metric takes.
+        """
+
     def blind(self, targets: Sequence[object], output_shape: tuple[int, ...]) -> np.ndarray | None:
         """What one may answer to all samples without a look at any, such as the commonest class; None where unknown.
 

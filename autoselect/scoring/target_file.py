@@ -299,7 +299,7 @@ class _Profile(_Strict):
     compiler: _Compiler | None = None
 
 
-def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
+def read_target(name_or_path: str | Path = DEFAULT_TARGET) -> Target:
     """A bundled target profile by name, or a user's own by path; of several with commas between them all together.
 
     Raises:
@@ -314,7 +314,7 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
             if isinstance(exc, UsageError):
                 raise
             raise UsageError(f"One file cannot serve the targets {', '.join(names)}: {exc}.") from exc
-    content = _content(name_or_path)
+    content = _content(names[0])
     try:
         profile = _Profile.model_validate(content)
     except ValidationError as exc:
@@ -333,7 +333,7 @@ def read_target(name_or_path: str = DEFAULT_TARGET) -> Target:
     return _target(profile)
 
 
-def target_hash(name_or_path: str) -> str:
+def target_hash(name_or_path: str | Path) -> str:
     """SHA-256 of what a profile says, so that a run does not go on with another one.
 
     How weights of 4 bits are stored does not count: the recipes of a run say it.
@@ -343,19 +343,19 @@ def target_hash(name_or_path: str) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def lasting_target(name_or_path: str) -> str:
+def lasting_target(name_or_path: str | Path) -> str:
     """A name by which any folder finds the target, see :func:`autoselect.data.bundled.lasting`."""
     return ",".join(map(lasting, _several(name_or_path)))
 
 
-def _several(name_or_path: str) -> list[str]:
+def _several(name_or_path: str | Path) -> list[str]:
     """The names in a list with commas; a file's path is one, commas or not.
 
     Raises:
         UsageError: If one is named twice, or a name is missing.
     """
-    if Path(name_or_path).is_file():
-        return [name_or_path]
+    if isinstance(name_or_path, Path) or Path(name_or_path).is_file():
+        return [str(name_or_path)]
     names = [name.strip() for name in name_or_path.split(",")]
     if "" in names or len(set(names)) < len(names):
         raise UsageError(f"Target {name_or_path!r}: expected different names with one comma between them.")

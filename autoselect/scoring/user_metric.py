@@ -25,7 +25,8 @@ class UserMetric(Metric):
 
     The function gets ``y_true`` of shape (n_samples, ...) in float64, int64 or bool, and ``y_pred`` of
     shape (n_samples, ...), float64, without the batch axis of 1. It may be called on a part of the
-    samples, in any order and with repetitions.
+    samples, in any order and with repetitions. If it has a method ``reset_state``, as metrics of Keras
+    do, that is called first, so that a score is of one model alone.
 
     Args:
         source: The function, or ``package.module:function``. Only the latter pickles without cloudpickle.
@@ -62,10 +63,18 @@ class UserMetric(Metric):
             )
         return function
 
+    def mismatched(self, rows: np.ndarray) -> np.ndarray:
+        """Rows as another model might leave them: each target has the outputs of the sample before it."""
+        values = 3 + int(rows[0, 1]) + int(rows[0, 2])
+        begin = values + math.prod(rows[0, 3 : 3 + int(rows[0, 1])].astype(np.int64).tolist())
+        return np.concatenate([rows[:, :begin], np.roll(rows[:, begin:], 1, axis=0)], axis=1)
+
     def _score(self, rows: np.ndarray) -> object:
         y_true, y_pred = _unpacked(rows, self.name)
         function = self.function()
         try:
+            if callable(reset := getattr(function, "reset_state", None)):
+                reset()
             return function(y_true, y_pred)
         except (Exception, SystemExit) as exc:  # The user's function may raise anything.
             raise MetricError(

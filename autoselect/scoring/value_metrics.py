@@ -76,8 +76,8 @@ class PeakSignalToNoise(_ErrorMetric):
     """Mean over samples of 10 log10(1 / MSE), in dB, at most 200; rows [dB].
 
     Outputs are images of the range 0 to 1, and so are float targets. Integer targets are images of
-    0 to 255: they are divided by 255, and the peak is 1 in both cases. Nothing is guessed from values;
-    a model that gives 0 to 255 needs a metric of its own.
+    0 to 255: they are divided by 255, and the peak is 1 in both cases. A model that gives 0 to 255 needs
+    float targets of that range too, by which all scores are 48.1 dB too low and all drops right.
     """
 
     name = "psnr"
@@ -85,6 +85,14 @@ class PeakSignalToNoise(_ErrorMetric):
 
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         return np.array([_decibel(1.0, float(np.mean(self._errors(outputs, target) ** 2)))])
+
+    def check_float_score(self, score: float, targets: Sequence[object]) -> None:
+        if score < 0.0 and any(np.asarray(target).dtype.kind in "iu" for target in targets):
+            raise DataError(
+                f"metric {self.name!r}: the float model scores {score:.1f} dB, so its outputs are further from the "
+                "targets than 0 is from 1. Integer targets are divided by 255, and outputs are taken to be from 0 to "
+                "1. If the model gives 0 to 255, give the targets as float32 from 0 to 255."
+            )
 
     def _scaled(self, array: np.ndarray) -> np.ndarray:
         integer_peak = 255.0

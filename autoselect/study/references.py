@@ -120,7 +120,7 @@ def unsteady(yardstick: Yardstick, metric: str, root: Path, pool: Workers, secon
         return ()
     message = (
         f"{metric!r} gives {low:.6g} to {high:.6g} for the same outputs of the float model: it hangs on something "
-        "else, such as a count of its calls, or random numbers."
+        "else, such as what it was given before, a count of its calls, or random numbers."
     )
     allowed = max(yardstick.allowed_drop, default_drop(metric, yardstick.float_score))
     if high - low > max(allowed, 1e-6):  # A float score of 0 says nothing of what is much.

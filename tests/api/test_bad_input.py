@@ -110,6 +110,9 @@ ROWS: dict[str, tuple[dict[str, Any], type[AutoselectError], int, str]] = {
     "shape against the model": ({"shapes": {"window": (1, 99, 1, 6)}}, UsageError, 2, r"axis 1 .*fixed to 64.*got 99"),
     "shape of letters": ({"shapes": {"window": "1x64x1x6"}}, UsageError, 2, r"'window' must be whole numbers"),
     "no kind of model": ({"model": 7}, UsageError, 2, r"a TFLiteConverter, .*, got int"),
+    "no kind of target": ({"target": 3}, UsageError, 2, r"^target.*got 3"),
+    "no kind of space": ({"search_space": 3}, UsageError, 2, r"^search_space.*got 3"),
+    "no kind of objectives": ({"objectives": 3}, UsageError, 2, r"names of objectives .*got 3"),
     # calibration
     "no calibration": ({"calibration": None}, UsageError, 2, r"representative data: pass --calibration"),
     "empty calibration": ({"calibration": never}, DataError, 4, r"representative dataset.*at least one sample"),

@@ -293,7 +293,7 @@ def evaluator(calls: Path, *, dies_at: int, hangs_at: int) -> Callable[[Any], fl
 
 @pytest.mark.own_workers
 def test_a_candidate_that_dies_or_hangs_costs_its_own_trial_only(tmp_path: Path) -> None:
-    """Calls 0 to 2 are the float model's; the baselines that follow are distinct candidates."""
+    """Calls 0 to 3 are the float model's; the baselines that follow are distinct candidates."""
     begun = time.monotonic()
     run = autoselect.search(
         pump.MODEL_PATH,

@@ -631,14 +631,14 @@ def test_on_the_word_of_a_number_no_model_far_from_float_is_recommended(tmp_path
 
 
 class Fewer:
-    """Leaves out a sample of every model but the float model, which it is asked about three times."""
+    """Leaves out a sample of every model but the float model, which it is asked about four times."""
 
     def __init__(self) -> None:
         self.calls = 0
 
     def __call__(self, runner: Any) -> list[bool]:
         self.calls += 1
-        return each_hit(runner, split="search")[self.calls > 3 :]
+        return each_hit(runner, split="search")[self.calls > 4 :]
 
 
 def test_scores_of_other_samples_than_floats_fail_the_trial(tmp_path: Path) -> None:

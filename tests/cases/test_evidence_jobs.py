@@ -23,6 +23,7 @@ from autoselect.scoring.evaluator_parts import EvaluatorMean
 from autoselect.scoring.metric_base import Metric
 from autoselect.scoring.metrics import make_metric
 from autoselect.scoring.paired import PairedDrop, samples_needed
+from autoselect.scoring.user_metric import UserMetric
 
 COUNT = 200
 
@@ -221,10 +222,10 @@ def test_an_evaluator_is_asked_twice_unless_it_takes_numbers_of_samples(monkeypa
     case = SimpleNamespace(runner=lambda _: None, rows=lambda *_: np.ones((1, 1)), pairs=lambda _: metric)
     monkeypatch.setattr(evidence_jobs, "open_case", lambda root: case)
     case.scoring = SimpleNamespace(evaluator=counts)
-    assert evidence_jobs.scores_again(Path()) == (1.0, 2.0, 3.0)
+    assert evidence_jobs.scores_again(Path()) == (1.0, 2.0, 4.0)
     clock = itertools.count(0, 60)
     monkeypatch.setattr(evidence_jobs.time, "perf_counter", lambda: next(clock))
-    assert evidence_jobs.scores_again(Path()) == (1.0, 4.0)
+    assert evidence_jobs.scores_again(Path()) == (1.0, 5.0)
     case.scoring = SimpleNamespace(evaluator=by_number)
     case.rows = lambda *_: np.ones((2, 1))
     assert evidence_jobs.scores_again(Path()) == ()
@@ -232,11 +233,57 @@ def test_an_evaluator_is_asked_twice_unless_it_takes_numbers_of_samples(monkeypa
     with pytest.raises(MetricError, match="AssertionError"):
         evidence_jobs.scores_again(Path())
     case.rows, case.scoring = lambda *_: None, SimpleNamespace(evaluator=counts)  # Too wide to be kept.
-    assert evidence_jobs.scores_again(Path()) == (5.0, 6.0)
+    assert evidence_jobs.scores_again(Path()) == (6.0, 8.0)
     case.rows = lambda *_: np.ones((1, 1))
     case.scoring = SimpleNamespace(evaluator=grows)
     with pytest.raises(MetricError, match=r"\(2, 1\)"):
         evidence_jobs.scores_again(Path())
+
+
+def running_mean() -> Any:
+    """A metric that goes on from what it was given before, as those of Keras do if nobody resets them."""
+    seen: list[bool] = []
+
+    def score(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+        seen.extend(y_pred.argmax(axis=-1) == y_true)
+        return float(np.mean(seen))
+
+    return score
+
+
+def test_a_metric_that_goes_on_from_other_outputs_gives_other_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = UserMetric(running_mean(), direction="maximize")
+    answers = np.eye(4, dtype=np.float32)
+    rows = np.stack([metric.observe({"y": answers[[i]]}, np.array(i), None) for i in range(4)])
+    assert [np.argmax(row[-4:]) for row in metric.mismatched(rows)] == [3, 0, 1, 2]
+    case = SimpleNamespace(rows=lambda *_: rows, scoring=SimpleNamespace(evaluator=None, metric=metric))
+    monkeypatch.setattr(evidence_jobs, "open_case", lambda root: case)
+    before, after = evidence_jobs.scores_again(Path())
+    assert (before, after) == (1.0, 2 / 3)
+
+
+def test_an_evaluator_that_goes_on_from_other_outputs_gives_other_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+
+    def evaluator(runner: Any) -> float:
+        seen.extend(runner({})["y"])
+        seen.extend(runner.step({})["y"])
+        return float(np.mean(seen))
+
+    class Ones:
+        def __call__(self, inputs: Any) -> Any:
+            return {"y": np.ones(2)}
+
+        step = __call__
+
+    case = SimpleNamespace(
+        runner=lambda _: Ones(),
+        rows=lambda *_: np.ones((1, 1)),
+        pairs=lambda _: EvaluatorMean("maximize"),
+        scoring=SimpleNamespace(evaluator=evaluator),
+    )
+    monkeypatch.setattr(evidence_jobs, "open_case", lambda root: case)
+    assert evidence_jobs.scores_again(Path()) == (1.0, 1.0, 2 / 3)
 
 
 def test_eight_bits_at_the_inputs_alone_cost_what_float_loses_with_them(made: tuple[CaseFiles, str]) -> None:

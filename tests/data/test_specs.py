@@ -56,6 +56,7 @@ REFUSED = {
     "missing submodule": ("spec_package.iner:value", UsageError, "Did you mean 'inner'"),
     "missing package": ("nowhere_at_all.inner:value", UsageError, "no module 'nowhere_at_all.inner'"),
     "missing name": ("spec_good:calibraton", UsageError, "Did you mean 'calibration'"),
+    "script": ("__main__:calibration", UsageError, "move it to a module"),
     "module raises": ("spec_raises:x", DataError, "RuntimeError: no licence"),
     "module exits": ("spec_exits:x", DataError, "SystemExit"),
     "module needs another": ("spec_needs:x", DataError, "a_package_nobody_has"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from autoselect.domain.objectives import Objective
@@ -31,12 +33,14 @@ WRONG = {
     "twice by two names": ("accuracy,psnr,size", r"'accuracy' is named twice"),
     "one": ("accuracy", r"two to four objectives at once, got 1"),
     "five": ("accuracy,size,penalty,segments,latency", r"two to four objectives at once, got 5"),
+    "a number": (3, r"names of objectives .*got 3"),
+    "numbers": ([1, 2], r"names of objectives .*got \[1, 2\]"),
     "without the metric": ("size,penalty", r"must be the metric \('accuracy', or its own name\), got size, penalty"),
 }
 
 
 @pytest.mark.parametrize(("names", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_no_choice_is_told(names: str, words: str) -> None:
+def test_what_is_no_choice_is_told(names: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         chosen_objectives(names, {"psnr"})
     assert caught.value.exit_code == 2

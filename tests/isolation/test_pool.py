@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from autoselect.cases.open_case import open_case
-from autoselect.errors import AutoselectError, JobFailed, ModelError, StorageError, WorkerDied
+from autoselect.errors import AutoselectError, JobFailed, ModelError, StorageError, UsageError, WorkerDied
 from autoselect.isolation.door import InTime
 from autoselect.isolation.pool import WorkerPool, _printed, is_shared, open_pool, result_of, shared
 from autoselect.isolation.worker import TOOK_TOO_LONG, safe_path
@@ -81,6 +81,24 @@ def test_a_bad_job_costs_itself_only(
     with pytest.raises(error, match=message):
         pool.call(job)
     assert pool.call(pow, 2, 5) == 32
+
+
+def open_in_a_daemon() -> str:
+    """What opening a pool says in a process that says it is a daemon; the flag is put back."""
+    process = multiprocessing.current_process()
+    before = process.daemon
+    process._config["daemon"] = True  # type: ignore[attr-defined]
+    try:
+        WorkerPool(1, log=Path("none"))
+    except UsageError as exc:
+        return str(exc)
+    finally:
+        process._config["daemon"] = before  # type: ignore[attr-defined]
+    return ""
+
+
+def test_a_daemon_is_told_that_it_may_start_no_processes() -> None:
+    assert "ProcessPoolExecutor" in open_in_a_daemon()
 
 
 def test_a_job_that_hangs_is_stopped(pool: WorkerPool) -> None:

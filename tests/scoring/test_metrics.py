@@ -536,6 +536,20 @@ def test_the_first_output_is_scored_unless_another_is_named() -> None:
         make_metric("accuracy", output="c").observe(outputs, 0, None)
 
 
+def test_integer_targets_beside_outputs_from_0_to_255_are_refused() -> None:
+    metric, pixels = make_metric("psnr"), np.array([10, 200], np.uint8)
+    outputs = [pixels[np.newaxis].astype(np.float32)]
+    with pytest.raises(DataError, match="give the targets as float32"):
+        metric.check_float_score(score(metric, outputs, [pixels]), [pixels])
+    near = [values + 2.55 for values in outputs]
+    as_floats, in_units = (
+        score(metric, *pair) for pair in ((near, [pixels.astype(np.float32)]), ([near[0] / 255], [pixels]))
+    )
+    metric.check_float_score(as_floats, [pixels.astype(np.float32)])
+    metric.check_float_score(in_units, [pixels])
+    assert in_units - as_floats == pytest.approx(20 * np.log10(255), abs=1e-3)
+
+
 # -------------------------------------------------------------------------------------- user functions
 
 
@@ -551,6 +565,26 @@ def test_a_user_function_gets_stacked_targets_and_outputs() -> None:
     assert score(metric, [[[1.0, 2.0]], [[3.0, 4.0]]], [7, 8]) == 1.5
     np.testing.assert_array_equal(seen[0], np.array([7, 8]), strict=True)
     np.testing.assert_array_equal(seen[1], np.array([[1.0, 2.0], [3.0, 4.0]]), strict=True)
+
+
+class RunningMean:
+    """A metric with the state of those of Keras: a mean over all that was given since the last reset."""
+
+    def __init__(self) -> None:
+        self.seen: list[bool] = []
+
+    def reset_state(self) -> None:
+        self.seen.clear()
+
+    def __call__(self, y_true: Array, y_pred: Array) -> float:
+        self.seen.extend(y_pred.argmax(axis=-1) == y_true)
+        return float(np.mean(self.seen))
+
+
+def test_a_metric_with_a_state_is_reset_before_each_score() -> None:
+    metric = make_metric(RunningMean(), direction="maximize")
+    right, wrong = ([[answer], [answer]] for answer in ([0.0, 1.0], [1.0, 0.0]))
+    assert [score(metric, outputs, [1, 1]) for outputs in (right, wrong, right)] == [1.0, 0.0, 1.0]
 
 
 SHAPES = {

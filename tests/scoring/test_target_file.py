@@ -8,7 +8,7 @@ import pytest
 from autoselect.data.bundled import bundled_directory
 from autoselect.domain.targets import LitertPlugin, Memory, Precision, Vela
 from autoselect.errors import UsageError
-from autoselect.scoring.target_file import read_target, target_hash
+from autoselect.scoring.target_file import lasting_target, read_target, target_hash
 
 BUNDLED = (
     "edgetpu",
@@ -166,6 +166,13 @@ def test_what_is_wrong_is_told_by_its_key_path(tmp_path: Path, old: str, new: st
 def test_an_unknown_target_gets_the_nearest_names() -> None:
     with pytest.raises(UsageError, match=r"'ethos-u55-256'.* 'ethos-u"):
         read_target("ethos-u55-256")
+
+
+def test_a_path_is_a_file_commas_or_not(tmp_path: Path) -> None:
+    path = tmp_path / "a,b.toml"
+    path.write_text(PROFILE)
+    assert read_target(path) == read_target(str(path))
+    assert (target_hash(path), lasting_target(path)) == (target_hash(str(path)), str(path))
 
 
 def test_the_hash_follows_what_the_profile_says_not_how(tmp_path: Path) -> None:

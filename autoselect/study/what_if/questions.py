@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,9 @@ class Questions:
         self._forecasts: dict[tuple[Recipe, str], Forecast] = {}
         self._fronts: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
-    def ask(self, what: Named = "recommended", changes: Changes = NO_CHANGES, target: str | None = None) -> WhatIf:
+    def ask(
+        self, what: Named = "recommended", changes: Changes = NO_CHANGES, target: str | Path | None = None
+    ) -> WhatIf:
         """What a candidate costs, and probably loses.
 
         Args:

@@ -155,7 +155,7 @@ class Workshop:
     def _working(self) -> AbstractContextManager[Workers]:
         return open_pool(1, log=self._root / "worker.log")
 
-    def place(self, target: str | None = None) -> Place:
+    def place(self, target: str | Path | None = None) -> Place:
         """The target of the run, or another one; it is looked at once.
 
         Raises:
