@@ -13,6 +13,7 @@ from autoselect.diagnosis.sources import (
     WU,
 )
 from autoselect.domain.findings import ActivationStatistics, Advice, Findings, InputStatistics
+from autoselect.domain.graph import Graph
 from autoselect.domain.words import counted, some
 from autoselect.tflite.operands import FIXED_SCALE_OPS
 
@@ -25,8 +26,14 @@ SMALLEST_PEAK = 0.1
 
 
 def input_not_normalised(findings: Findings) -> Advice | None:
-    """Inputs that are not centred, or whose channels are not near -1..1."""
+    """Inputs that are not centred, or whose channels are not near -1..1.
+
+    If the model itself shifts and scales what it gets, these are only inputs with channels of few steps: all others
+    lose no more to 8 bits than they would after normalising.
+    """
     unfit_inputs = [(i, bad) for i in findings.inputs if (bad := _unfit_channels(i))]
+    if _normalises_itself(findings.graph):
+        unfit_inputs = [(i, bad) for i, bad in unfit_inputs if _few_steps(i)]
     if not unfit_inputs:
         return None
     return Advice(
@@ -43,6 +50,16 @@ def input_not_normalised(findings: Findings) -> Advice | None:
         + " Train on inputs prepared so, and prepare calibration data and the application's inputs alike. If the "
         "model is trained already and normalises inside, cut that part off and do it before the model, or leave the "
         "first nodes out of integers.",
+    )
+
+
+def _normalises_itself(graph: Graph) -> bool:
+    """Whether all that the model does with its inputs first is arithmetic by element, with constants."""
+    producers, readers = graph.producers(), graph.consumers()
+    first_ops = [graph.ops[i] for tensor in graph.inputs for i in readers.get(tensor, ())]
+    return all(
+        op.op_type in ("ADD", "DIV", "MUL", "SUB") and not any(tensor in producers for tensor in op.inputs)
+        for op in first_ops
     )
 
 

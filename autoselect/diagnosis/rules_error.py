@@ -134,7 +134,7 @@ def unhealthy_error(findings: Findings) -> Advice | None:
         f"{SUSPICIOUS_RMSE_PER_SCALE:g}, or below {ROUNDING_HALVED:.3f} (half of rounding's error power) with a "
         f"signal-to-quantization-noise ratio below {LOST_SIGNAL_SQNR_DB:g} dB",
         source=f"1/sqrt(12) = {HEALTHY_RMSE_PER_SCALE:.3f}: {DEBUGGER_GUIDE}; the band: {OWN}",
-        action=_unhealthy_action(bool(high), bool(low)),
+        action=_unhealthy_action(bool(high), bool(low), weighted=any(n.name in findings.weights for n, _ in high)),
     )
 
 
@@ -150,12 +150,14 @@ def _unhealthy_text(high: Sequence[_Measured], low: Sequence[_Measured]) -> str:
     return " ".join(parts)
 
 
-def _unhealthy_action(high: bool, low: bool) -> str:
+def _unhealthy_action(high: bool, low: bool, *, weighted: bool) -> str:
     parts = []
     if high:
+        cause = "weights or arithmetic add" if weighted else "arithmetic adds"
+        look = "look at the weights by channel of a node that has some, and " if weighted else ""
         parts.append(
-            "Above the band, weights or arithmetic add to the rounding: look at the node's weights by channel, and "
-            "leave it out of integers if accuracy asks for more than the suspicious nodes."
+            f"Above the band, {cause} to the rounding: {look}leave the node out of integers if accuracy asks for more "
+            "than the suspicious nodes."
         )
     if low:
         parts.append(

@@ -131,6 +131,7 @@ class Metric(ABC):
         Raises:
             DataError: If the score tells that targets and outputs are not what the metric takes.
         """
+        self._check_float_score(score, targets)
 
     def blind(self, targets: Sequence[object], output_shape: tuple[int, ...]) -> np.ndarray | None:
         """What one may answer to all samples without a look at any, such as the commonest class; None where unknown.
@@ -203,6 +204,9 @@ class Metric(ABC):
             for i in range(len(next(iter(outputs.values()), ())))
         ]
         return as_matrix(rows, self.name)
+
+    def _check_float_score(self, score: float, targets: Sequence[object]) -> None:
+        return
 
     def _blind(self, targets: Sequence[object], output_shape: tuple[int, ...]) -> np.ndarray | None:
         return None

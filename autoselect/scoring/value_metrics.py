@@ -86,7 +86,7 @@ class PeakSignalToNoise(_ErrorMetric):
     def _observe(self, outputs: Outputs, target: object | None, reference: Outputs | None) -> Row:
         return np.array([_decibel(1.0, float(np.mean(self._errors(outputs, target) ** 2)))])
 
-    def check_float_score(self, score: float, targets: Sequence[object]) -> None:
+    def _check_float_score(self, score: float, targets: Sequence[object]) -> None:
         if score < 0.0 and any(np.asarray(target).dtype.kind in "iu" for target in targets):
             raise DataError(
                 f"metric {self.name!r}: the float model scores {score:.1f} dB, so its outputs are further from the "

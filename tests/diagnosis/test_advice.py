@@ -214,6 +214,10 @@ def test_errors_between_rounding_and_suspicion_are_unhealthy() -> None:
     assert advice is not None
     assert list(advice.subjects) == names(half_ruined(), "FULLY_CONNECTED")
     assert "Below" not in advice.evidence
+    assert "by channel" in advice.action
+    unweighted = given(replace(half_ruined(), weights={}), "unhealthy_error")
+    assert unweighted is not None
+    assert "by channel" not in unweighted.action
     assert given(ruined(), "unhealthy_error") is None
 
 
@@ -255,6 +259,17 @@ def test_an_input_of_raw_pixels_is_to_be_normalised_by_one_constant() -> None:
     assert advice is not None
     assert advice.subjects == (raw_images().inputs[0].name,)
     assert "x / 127.5 - 1 takes" in advice.action
+
+
+@pytest.mark.parametrize(("spread", "is_unfit"), [((1.0, 1.0, 1.0), False), ((1.0, 1.0, 0.01), True)])
+def test_raw_pixels_are_fit_for_a_model_that_normalises_them_itself(spread: tuple[float, ...], is_unfit: bool) -> None:
+    import tensorflow as tf
+
+    kernel = zoo.weights(3, 3, 3, 8) * 2
+    pixels = [(np.random.default_rng(i).integers(0, 256, (1, 6, 6, 3)) * spread).astype(np.float32) for i in range(100)]
+    findings = diagnosed(prepare(lambda x: tf.nn.conv2d(x / 127.5 - 1.0, kernel, 1, "SAME"), pixels))
+    advice = given(findings, "input_not_normalised")
+    assert (advice is not None) is is_unfit
 
 
 def channels(offsets: Sequence[float], gains: Sequence[float]) -> Findings:
