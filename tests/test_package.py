@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import autoselect
+from autoselect.api.told import Live
+from autoselect.cases.declared import declared
 
 _PROBE = """
 import json, sys, time
@@ -51,6 +53,11 @@ def test_who_cites_it_names_this_version() -> None:
     assert cited is not None
     assert cited[1] == autoselect.__version__
     assert f"## [{cited[1]}] - {cited[2]}" in (root / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_type_checkers_read_of_each_object_that_may_be_given_anew() -> None:
+    live = {name: option.type for name, option in declared().items() if option.live}
+    assert set(Live.__annotations__) == set(live)
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autoselect.api.run import Run, load_run
 from autoselect.api.searching import continued, drawn
 from autoselect.api.source import read_recipe
-from autoselect.api.told import with_live
+from autoselect.api.told import Live, with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases.events import Listener, ignore, logged
 from autoselect.cases.versions import versions
@@ -28,6 +28,9 @@ from autoselect.runs.records import fallbacks_in
 from autoselect.study import run as study_run
 from autoselect.study.recording.manifest import contents_that_differ
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _MAY_DIFFER = frozenset({"target"})
 """Ingredients that runs need not share: what a model costs on a target is found anew."""
 _RUNTIME = "ai-edge-litert"
@@ -36,7 +39,7 @@ _RUNTIME = "ai-edge-litert"
 
 @with_live
 def merge(
-    directories: list[str | Path],
+    directories: Iterable[str | Path],
     *,
     output: str | Path,
     workers: int | None = None,
@@ -44,7 +47,7 @@ def merge(
     scheduler: Any = None,
     insecure: bool = False,
     listener: Listener = ignore,
-    **live: Any,
+    **live: Unpack[Live],
 ) -> Run:
     """Make one run of the fronts of several: other seeds, targets or fallbacks of the same model, data and metric.
 
@@ -67,9 +70,10 @@ def merge(
         >>> autoselect.merge(["pump-run", "pump-run"], output="merged-run")
         Run('merged-run', complete, ...
     """
-    if len(directories) < 2:
+    folders = [directories] if isinstance(directories, str | Path) else list(directories)
+    if len(folders) < 2:
         raise UsageError("Expected two run folders or more to merge, got fewer.")
-    runs = [load_run(directory) for directory in directories]
+    runs = [load_run(directory) for directory in folders]
     for run in runs[1:]:
         _refuse_other(runs[0], run)
     _refuse_other_runtime(runs[0])

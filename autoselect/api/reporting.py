@@ -57,12 +57,13 @@ def write_report(directory: str | Path, *, output: str | Path | None = None) -> 
 
     Args:
         directory: The run folder.
-        output: File to write; ``report.html`` in the run folder by default.
+        output: File to write; ``report.html`` in the run folder by default. Only a page is written over.
 
     Returns:
         The file.
 
     Raises:
+        UsageError: If ``output`` is a file that is no HTML page.
         RunFolderError: If the folder holds no run or is damaged, or if another process is working in it.
         StorageError: If the page cannot be written.
 
@@ -75,8 +76,19 @@ def write_report(directory: str | Path, *, output: str | Path | None = None) -> 
     """
     from autoselect.report.page.page import write_page
 
+    if output is not None:
+        _refuse_other_kind(Path(output))
     run = recovered(directory)
     return write_page(run, Path(output) if output is not None else RunFolder(run.directory).report)
+
+
+def _refuse_other_kind(path: Path) -> None:
+    """Refuse to write a page over a file that is none, such as a model."""
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as stream, storage_errors(path):
+            begin = stream.read(64).lstrip().lower()
+        if not begin.startswith((b"<!doctype html", b"<html")):
+            raise UsageError(f"{path} exists already, and is no HTML page. Choose another name for the page.")
 
 
 def recovered(directory: str | Path) -> Run:

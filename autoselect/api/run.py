@@ -126,7 +126,7 @@ class Run(tables.Run):
         return pd.DataFrame(rows)
 
     def limits(
-        self, targets: str | Iterable[str] | None = None, *, allowed: Iterable[float] | None = None
+        self, targets: str | Iterable[str] | None = None, *, allowed: float | Iterable[float] | None = None
     ) -> pd.DataFrame:
         """Tell what would be recommended at each allowed drop, by the members and the rule of the run.
 
@@ -134,9 +134,9 @@ class Run(tables.Run):
             targets: Targets, also others than that of the run, which is the default. Of several targets there are
                 further rows, of one member for all of them: the one whose worst ratio to the least expected cost on
                 each target is least.
-            allowed: Allowed drops in the metric's units; by default from 0 to 5 points, of ``sqnr_db`` and
-                ``kl_divergence`` to the drop that a search allows by default, and of other metrics to 5 % of the float
-                model's score. None is above the ``max_drop`` of the run.
+            allowed: One or several allowed drops in the metric's units; by default from 0 to 5 points, of ``sqnr_db``
+                and ``kl_divergence`` to the drop that a search allows by default, and of other metrics to 5 % of the
+                float model's score. None is above the ``max_drop`` of the run.
 
         Returns:
             A row for each allowed drop with the columns of ``limits.csv``. With targets or drops of your own the rows
@@ -157,7 +157,8 @@ class Run(tables.Run):
         if targets is None and allowed is None and RunFolder(self.directory).limits.exists():
             return tables.read_limits(self.directory)
         names = [targets] if isinstance(targets, str) else None if targets is None else list(targets)
-        return pd.DataFrame(self._asked().limits(names, None if allowed is None else list(allowed)))
+        drops = None if allowed is None else [*allowed] if isinstance(allowed, Iterable) else [allowed]
+        return pd.DataFrame(self._asked().limits(names, drops))
 
     def explore(self, *, port: int | None = None, browser: bool = True) -> Page:
         """Serve a page on which models are tried by hand: what each costs and probably loses, built and scored.

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autoselect.api.idle_settings import idle_settings
 from autoselect.api.progress import told_to
@@ -21,7 +21,7 @@ from autoselect.api.source import (
     read_recipe,
     source_bytes,
 )
-from autoselect.api.told import takes, with_live
+from autoselect.api.told import Live, takes, with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, Noted, ignore
@@ -50,6 +50,9 @@ from autoselect.study.recording.manifest import to_merge
 from autoselect.study.recording.optuna_study import read_records
 from autoselect.study.search import TIMED_OUT
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 NO_NODES: Mapping[str, str | Iterable[str]] = {}
 
 
@@ -58,7 +61,8 @@ def search(settings: SearchSettings) -> Run:
     """Search which nodes to leave out of full-integer quantization.
 
     Returns:
-        The run, read back from its folder. ``status`` says whether it is complete.
+        The run, read back from its folder. ``status`` says whether it is complete. Ctrl-C amid the trials ends the
+        search in order: the run is returned, its status ``interrupted``. Before, it is raised as ``KeyboardInterrupt``.
 
     Raises:
         AutoselectError: If an ingredient does not fit; see ``autoselect.errors``.
@@ -133,7 +137,7 @@ def resume(
     insecure: bool = False,
     listener: Listener = ignore,
     progress: bool | None = None,
-    **live: Any,
+    **live: Unpack[Live],
 ) -> Run:
     """Continue a run that was stopped, give a finished one more trials, or score recipes of your own as trials of it.
 

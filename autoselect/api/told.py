@@ -7,15 +7,29 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from pathlib import Path
+from typing import Any, ParamSpec, TypedDict, TypeVar, cast
 
 from autoselect.cases.declared import declared, told_of
 from autoselect.cases.settings import SearchSettings
 from autoselect.cases.shared_settings import Settings, SharedSettings
+from autoselect.data.kinds import Samples
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+class Live(TypedDict, total=False):
+    """What may be an object of one process alone, for type checkers; each is a setting of the same name."""
+
+    model: Any
+    calibration: Samples | None
+    integer: str | Path | bytes | None
+    evaluation: Samples | None
+    metric: str | Callable[..., float] | None
+    evaluator: str | Callable[..., Any] | None
+    heldout: Samples | None
 
 
 def takes(
@@ -63,7 +77,7 @@ def _called_as(
     return told
 
 
-def with_live(function: Callable[..., _Result]) -> Callable[..., _Result]:
+def with_live(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Spell out the ``**live`` of a function: what may be an object of one process alone, each None by default."""
     written = inspect.signature(function)
     first, *own = [p for p in written.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -73,7 +87,8 @@ def with_live(function: Callable[..., _Result]) -> Callable[..., _Result]:
         if option.live
     ]
     signature = written.replace(parameters=[first, *live, *own])
-    return explained(_called_as(function, signature, lambda given: function(**given)))
+    called = cast("Callable[..., _Result]", function)
+    return explained(_called_as(called, signature, lambda given: called(**given)))
 
 
 def explained(function: _Function, kind: type[SharedSettings] = SearchSettings) -> _Function:

@@ -26,6 +26,7 @@ from autoselect.errors import MetricError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
+from autoselect.scoring.class_metrics import Agreement
 from autoselect.scoring.paired import PairedDrop
 from autoselect.scoring.user_metric import UserMetric
 from autoselect.tflite import flatbuffer as fb
@@ -156,17 +157,21 @@ def samples_needed(root: Path, sha256: str, allowed_drop: float, expected_drop: 
 def blind_score(root: Path) -> float | None:
     """What one answer to all search samples scores, where they cannot tell the float model from it; else None.
 
-    None with an evaluator, too, and with a metric that knows no such answer.
+    None with an evaluator, too, and with a metric that knows no such answer. Of ``agreement`` it is the float model's
+    own answer to the first sample, if it gives all others the same.
 
     Raises:
         DataError: If the float model's score tells that targets and outputs are not what the metric takes.
     """
     case = open_case(root)
     metric = case.scoring.metric
-    if metric is None or not metric.needs_targets:
+    reference = None if metric is None else case.reference("search")
+    if metric is None or reference is None:
         return None
-    part, reference = case.part("search"), case.reference("search")
-    if reference is None:
+    part = case.part("search")
+    if isinstance(metric, Agreement):
+        return _blind_agreement(metric, reference, len(part))
+    if not metric.needs_targets:
         return None
     targets = [part.target(number) for number in range(len(part))]
     theirs = _rows(case, FLOAT, "search")
@@ -180,6 +185,22 @@ def blind_score(root: Path) -> float | None:
     # Two standard errors. The interval's end allows for what no sample shows, so that few samples never tell.
     # NaN where the metric has no value for such rows.
     return metric.summarise(rows) if behind.drop <= 2.0 * behind.error else None
+
+
+def _blind_agreement(metric: Agreement, reference: evaluate.ReferenceOutputs, count: int) -> float | None:
+    def answers(number: int) -> Outputs:
+        return {key: values[0] for key, values in reference([number]).items()}
+
+    first = answers(0)
+    are_same = all(metric.observe(first, None, answers(number)).min() == 1.0 for number in range(count))
+    return 1.0 if are_same else None
+
+
+def group_count(root: Path) -> int | None:
+    """How many groups the evaluator's search samples have; None without an evaluator or without groups."""
+    case = open_case(root)
+    groups = case.groups("search") if case.scoring.evaluator is not None else None
+    return None if groups is None else len(set(groups))
 
 
 def scores_again(root: Path) -> tuple[float, ...]:

@@ -109,9 +109,18 @@ def _copied(parts: Mapping[str, SampleStore]) -> list[str]:
 
 def _few_groups(parts: Mapping[str, SampleStore]) -> list[str]:
     """A warning where the samples are those of few speakers, subjects or recordings."""
+    counts = {part: len(set(store.groups)) for part, store in parts.items() if store.groups is not None}
+    return warning_of_groups(counts)
+
+
+def warning_of_groups(counts: Mapping[str, int]) -> list[str]:
+    """A warning if any part of the samples has few groups; none of parts without groups.
+
+    Args:
+        counts: Of groups, by part.
+    """
     # With fewer groups a single other one may change the score by more than the drop that most users allow.
     few_groups = 20
-    counts = {part: len(set(store.groups)) for part, store in parts.items() if store.groups is not None}
     if min(counts.values(), default=few_groups) >= few_groups:
         return []
     summary = " and ".join(f"{count} groups of {_TOLD[part]} samples" for part, count in counts.items())

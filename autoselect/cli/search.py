@@ -70,8 +70,8 @@ def resume(
     from autoselect import resume as run_resume
 
     pins = {"keep_float": keep_float or (), "keep_int": keep_int or (), "keep_int16": keep_int16 or ()}
-    by_hand = {"recipes": recipe or (), "pins": {name: nodes for name, nodes in pins.items() if nodes}}
-    return run_resume(directory, **settings, **by_hand, cache=not no_cache, listener=listener)
+    chosen = {name: nodes for name, nodes in pins.items() if nodes}
+    return run_resume(directory, **settings, recipes=recipe or (), pins=chosen, cache=not no_cache, listener=listener)
 
 
 @with_run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +23,14 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     """
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f".npy format version {version} is not one of (1, 0) and (2, 0)")
+        shape, in_fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, in_fortran_order, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:
+        raise ValueError(f".npy format version {version} is not one of (1, 0) and (2, 0)")
+    if math.prod(shape) * max(dtype.itemsize, 1) > sys.maxsize:
+        raise ValueError(f"the header claims the shape {str(shape)[:60]}, which no memory holds")
+    return shape, in_fortran_order, dtype
 
 
 def iter_rows(stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[np.ndarray]:

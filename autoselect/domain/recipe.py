@@ -139,8 +139,8 @@ class Recipe:
         """
         try:
             loaded = json.loads(text)
-        except json.JSONDecodeError as exc:
-            raise RecipeError(f"The recipe is not JSON: {exc.msg} (line {exc.lineno}).") from exc
+        except ValueError as exc:  # Of JSON's own, or of a number with thousands of digits.
+            raise RecipeError(f"The recipe is not JSON: {exc}.") from exc
         except RecursionError as exc:
             raise RecipeError("The recipe is nested deeper than any recipe is.") from exc
         if not isinstance(loaded, dict):

@@ -186,6 +186,8 @@ class RunFolder:
         """
         locks = set(self.root.glob(f"{self.study.name}.lock*"))
         for path in [*self.root.iterdir(), *(self.front.iterdir() if self.front.is_dir() else ())]:
+            if not path.is_symlink() and not path.is_file() and not path.is_dir():
+                raise RunFolderError(f"{path} is neither a file nor a folder, and a run folder holds nothing else.")
             if path.is_symlink() and path not in locks:
                 raise RunFolderError(
                     f"{path} is a link to {path.resolve()}, and a run folder holds none: what it leads to could be "
@@ -231,6 +233,8 @@ def read_json(path: Path, *, missing: str) -> dict[str, Any]:
     Raises:
         RunFolderError: If the file is missing (with the message given) or damaged.
     """
+    if path.exists() and not path.is_file():  # Reading a named pipe would not end.
+        raise RunFolderError(f"{path} is no file.")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

@@ -13,6 +13,7 @@ from autoselect.cases import build_jobs, chip_jobs, clipping_jobs, evidence_jobs
 from autoselect.cases.events import Listener, StageStarted
 from autoselect.cases.files import FLOAT
 from autoselect.cases.prepare import Case
+from autoselect.cases.scoring_samples import warning_of_groups
 from autoselect.cases.settled import Settled
 from autoselect.domain.objectives import Constraints, Direction, drop_from
 from autoselect.domain.picks import default_drop
@@ -79,19 +80,30 @@ def refuse_impossible_gain(float_model: Reference, metric: str, direction: Direc
 
 
 def warnings_of(float_model: Reference, metric: str, root: Path, pool: Workers) -> tuple[str, ...]:
-    """A warning if samples cannot tell the float model from one answer to all of them: data seldom fit then."""
+    """Warnings of what the float model's score tells of the samples.
+
+    They are told if they cannot tell the float model from one answer to all of them, since data seldom fit then; and
+    if an evaluator says that they are of few groups.
+    """
     try:
-        blind = pool.call(evidence_jobs.blind_score, root)
+        blind, groups = pool.call(evidence_jobs.blind_score, root), pool.call(evidence_jobs.group_count, root)
     except TrialError:
         return ()
+    few = warning_of_groups({} if groups is None else {"search": groups})
     if blind is None:
-        return ()
-    balanced = " If one class is far commoner than the others, balanced_accuracy tells more."
+        return tuple(few)
     return (
         f"The float model scores {said(float_model.metric, metric)} on the search samples, and one answer to all of "
-        f"them {said(blind, metric)}: these samples cannot tell the two apart. Prepare inputs and targets as in "
-        f"training.{balanced if metric == 'accuracy' else ''}",
+        f"them {said(blind, metric)}: these samples cannot tell the two apart. {_BLIND_ADVICE.get(metric, _PREPARE)}",
+        *few,
     )
+
+
+_PREPARE = "Prepare inputs and targets as in training."
+_BLIND_ADVICE = {
+    "accuracy": f"{_PREPARE} If one class is far commoner than the others, balanced_accuracy tells more.",
+    "agreement": "Bring samples of several classes. If the outputs are no scores of classes, choose sqnr_db.",
+}
 
 
 def unsteady(yardstick: Yardstick, metric: str, root: Path, pool: Workers, seconds: float) -> tuple[str, ...]:

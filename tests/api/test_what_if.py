@@ -459,6 +459,10 @@ def test_limits_are_those_that_the_run_wrote(run: autoselect.Run) -> None:
     assert at_own["resampled"] == pytest.approx(run.summary["recommended"]["resampled"])
 
 
+def test_one_allowed_drop_needs_no_list(run: autoselect.Run) -> None:
+    pd.testing.assert_frame_equal(run.limits(allowed=0.01), run.limits(allowed=[0.01]))
+
+
 @pytest.mark.parametrize("drop", [float("nan"), float("inf"), -0.01])
 def test_what_is_no_drop_is_told(run: autoselect.Run, drop: float) -> None:
     with pytest.raises(UsageError, match=rf"allowed: .*{drop}"):

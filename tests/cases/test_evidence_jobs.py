@@ -240,6 +240,30 @@ def test_an_evaluator_is_asked_twice_unless_it_takes_numbers_of_samples(monkeypa
         evidence_jobs.scores_again(Path())
 
 
+@pytest.mark.parametrize(("answers", "is_blind"), [([1, 1, 1], True), ([1, 1, 0], False)])
+def test_agreement_tells_nothing_if_float_answers_alike_to_all_samples(
+    answers: list[int], is_blind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = np.eye(2, dtype=np.float32)[answers][:, np.newaxis]
+    case = SimpleNamespace(
+        scoring=SimpleNamespace(metric=make_metric("agreement")),
+        part=lambda _: answers,
+        reference=lambda _: lambda numbers: {"y": outputs[numbers]},
+    )
+    monkeypatch.setattr(evidence_jobs, "open_case", lambda root: case)
+    assert (evidence_jobs.blind_score(Path()) == 1.0) is is_blind
+
+
+def test_groups_of_an_evaluators_samples_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = SimpleNamespace(scoring=SimpleNamespace(evaluator=None), groups=lambda _: ("a", "b", "a"))
+    monkeypatch.setattr(evidence_jobs, "open_case", lambda root: case)
+    assert evidence_jobs.group_count(Path()) is None
+    case.scoring.evaluator = print
+    assert evidence_jobs.group_count(Path()) == 2
+    case.groups = lambda _: None
+    assert evidence_jobs.group_count(Path()) is None
+
+
 def running_mean() -> Any:
     """A metric that goes on from what it was given before, as those of Keras do if nobody resets them."""
     seen: list[bool] = []

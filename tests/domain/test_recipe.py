@@ -102,6 +102,7 @@ def test_one_text_is_one_name() -> None:
     [
         pytest.param("{", r"not JSON: .*line 1", id="not json"),
         pytest.param("", "not JSON", id="empty"),
+        pytest.param('{"format_version": ' + 6000 * "9" + "}", "not JSON", id="a number of 6,000 digits"),
         pytest.param("[]", "JSON object, this is a list", id="a list"),
         pytest.param("null", "JSON object, this is a NoneType", id="null"),
         pytest.param('{"denylist": []}', "unknown key 'denylist'.*denylisted_nodes", id="unknown key"),

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import autoselect
 from autoselect.cases.events import TrialFinished
 from autoselect.cli.main import app
-from autoselect.errors import RunFolderError
+from autoselect.errors import RunFolderError, UsageError
 from autoselect.quantize.building.build import BUILDER_VERSION
 from autoselect.runs.files import write_json
 from autoselect.study.finishing.front_files import DIFFERENT
@@ -54,6 +54,12 @@ def test_a_kept_folder_is_read(case: str, builder: str, tmp_path: Path) -> None:
         assert recipe.fingerprint in set(fingerprints)
     page = autoselect.write_report(folder, output=tmp_path / "page.html").read_text(encoding="utf-8")
     assert all(member in page for member in known["picks"].values())
+    autoselect.write_report(folder, output=tmp_path / "page.html")
+    model = tmp_path / "model.tflite"
+    model.write_bytes(b"a model")
+    with pytest.raises(UsageError, match="no HTML page"):
+        autoselect.write_report(folder, output=model)
+    assert model.read_bytes() == b"a model"
 
 
 def test_a_pick_that_is_no_more_can_still_be_taken_from_the_run_that_made_it(tmp_path: Path) -> None:

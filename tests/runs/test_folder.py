@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -317,6 +318,15 @@ def test_a_front_whose_files_lie_elsewhere_is_refused(file: str, tmp_path: Path)
     folder.front_table.write_text(text.replace("front/0123456789.tflite", file))
     with pytest.raises(RunFolderError, match=r"front\.csv.*0123456789|out is .*link"):
         load_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "summary.json", "study.journal"])
+def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(name: str, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run")
+    (folder.root / name).unlink(missing_ok=True)
+    os.mkfifo(folder.root / name)
+    with pytest.raises(RunFolderError, match=re.escape(name)):
+        load_run(folder.root)
 
 
 def test_a_file_is_no_run_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 from reviewing import Reviewed
 from settling import settled
 
+from autoselect.cases import evidence_jobs
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
 from autoselect.runs.records import Scores, TrialRecord
@@ -19,10 +21,14 @@ FLOAT = Reference(name="float", sha256="float", metric=0.115, size_bytes=100, pe
 
 
 class Pool:
-    def __init__(self, found: object) -> None:
-        self._found = found
+    """Answers what float's answers tell, and how many groups an evaluator's samples have."""
 
-    def call(self, *_: object) -> object:
+    def __init__(self, found: object, groups: int | None = None) -> None:
+        self._found, self._groups = found, groups
+
+    def call(self, job: object, *_: object) -> object:
+        if job is evidence_jobs.group_count:
+            return self._groups
         if isinstance(self._found, Exception):
             raise self._found
         return self._found
@@ -33,6 +39,16 @@ def test_a_float_model_that_knows_nothing_is_warned_of(reviewed: Reviewed) -> No
     reviewed("a float model that knows nothing", message)
     [message] = warnings_of(FLOAT, "mae", Path(), cast("Any", Pool(0.125)))
     reviewed("a regression that knows nothing", message)
+    sure = replace(FLOAT, metric=1.0)
+    [message] = warnings_of(sure, "agreement", Path(), cast("Any", Pool(1.0)))
+    reviewed("a model that answers alike to all samples", message)
+
+
+def test_few_groups_of_an_evaluators_samples_are_told() -> None:
+    [message] = warnings_of(FLOAT, "evaluator", Path(), cast("Any", Pool(None, groups=5)))
+    assert "5 groups of search samples" in message
+    assert warnings_of(FLOAT, "evaluator", Path(), cast("Any", Pool(None, groups=20))) == ()
+    assert len(warnings_of(FLOAT, "accuracy", Path(), cast("Any", Pool(0.125, groups=5)))) == 2
 
 
 @pytest.mark.parametrize("found", [None, TrialError("killed")], ids=["it knows more", "nobody knows"])
