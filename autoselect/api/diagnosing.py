@@ -24,7 +24,7 @@ from autoselect.diagnosis.result import Diagnosis
 from autoselect.diagnosis.settings import DiagnosisSettings, Metrics
 from autoselect.domain.layers import COLUMNS
 from autoselect.domain.recipe import Recipe
-from autoselect.errors import UsageError
+from autoselect.errors import MetricError, UsageError
 from autoselect.quantize.diagnosing.statistics import LayerMetrics
 from autoselect.runs.typed_command import TYPED
 from autoselect.scoring.target_file import read_target
@@ -117,7 +117,7 @@ def _functions(metrics: Metrics | None, purpose: str) -> dict[str, Callable[...,
     named = metrics.items() if isinstance(metrics, Mapping) else [(spec.rpartition(":")[2], spec) for spec in metrics]
     functions: dict[str, Callable[..., float]] = {}
     for name, metric in named:
-        function = load_object(metric, purpose=purpose) if isinstance(metric, str) else metric
+        function = load_object(metric, purpose=purpose, broken=MetricError) if isinstance(metric, str) else metric
         if not callable(function):
             raise UsageError(f"{purpose}: {name!r} must be a function, got {type(function).__name__}.")
         if name in COLUMNS or name in functions:

@@ -25,16 +25,15 @@ from autoselect.api.told import Live, takes, with_live
 from autoselect.api.workers import workers_of
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener, Noted, ignore
-from autoselect.cases.ingredients import LIVE
+from autoselect.cases.ingredients import LIVE, loaded_evaluator
 from autoselect.cases.settings import SearchSettings, make_settings
 from autoselect.cases.settled import Facts, kept_search, settle
 from autoselect.data.bundled import lasting
-from autoselect.data.specs import load_object
 from autoselect.domain.pinned import Pins
 from autoselect.domain.quantities import chosen_objectives
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import lost
-from autoselect.errors import MetricError, RunFolderError, UsageError
+from autoselect.errors import RunFolderError, UsageError
 from autoselect.isolation.machine import default_workers
 from autoselect.runs.folder import RunFolder, free_folder, read_json
 from autoselect.runs.records import metric_column, own_trials
@@ -375,9 +374,7 @@ def _request(
     chosen: Metric | None = None
     run: Callable[..., Any] | None = None
     if (evaluator := said.evaluator) is not None:
-        run = load_object(evaluator, purpose="evaluator") if isinstance(evaluator, str) else evaluator
-        if not callable(run):
-            raise MetricError(f"The evaluator must be a function, got {type(run).__name__}.")
+        run = loaded_evaluator(evaluator)
         name, direction = getattr(run, "__name__", "evaluator"), settle(said, facts).direction
         if said.direction is None:
             loaded = replace(loaded, notes=(*loaded.notes, _NO_DIRECTION))

@@ -6,14 +6,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoselect.data.sources import refuse_missing_file
+from autoselect.data.specs import load_object
 from autoselect.domain.recipe import Quantizer
-from autoselect.errors import UsageError
+from autoselect.errors import MetricError, UsageError
 from autoselect.scoring.evaluate import Evaluator
 from autoselect.scoring.metric_base import Metric
 from autoselect.sources.wishes import NO_WISHES, Feedback, Wishes
 
 LIVE = "(live object)"
 """Stands in a manifest for an object that only its process has."""
+
+
+def loaded_evaluator(evaluator: object) -> Evaluator:
+    """The evaluator itself, also if it is given as ``package.module:function``.
+
+    Raises:
+        UsageError: If there is no such module or name.
+        MetricError: If the module raises while it is imported, or the evaluator is no function.
+    """
+    if isinstance(evaluator, str):
+        evaluator = load_object(evaluator, purpose="evaluator", broken=MetricError)
+    if not callable(evaluator):
+        raise MetricError(f"The evaluator must be a function, got {type(evaluator).__name__}.")
+    return evaluator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,9 +26,8 @@ from autoselect.cli.console import results_only_on_stdout
 from autoselect.cli.options import in_python, some_parameters
 from autoselect.cli.parsing import renamed
 from autoselect.data.texts import first_wrong, toml_of
-from autoselect.domain.words import did_you_mean
+from autoselect.domain.words import clean, did_you_mean
 from autoselect.errors import UsageError
-from autoselect.report.tables.model_tables import clean
 
 _NO_KEYS = ("config", "help-all")
 
@@ -93,7 +92,13 @@ def _read(path: str) -> dict[str, Any]:
         values = toml_of(Path(path), called=path)
     except UsageError as exc:
         raise typer.BadParameter(str(exc)) from exc
-    return {renamed(f"--{key.replace('_', '-')}").removeprefix("--"): value for key, value in _flat(values).items()}
+    chosen: dict[str, Any] = {}
+    for key, value in _flat(values).items():
+        name = renamed(f"--{key.replace('_', '-')}").removeprefix("--")
+        if name in chosen:
+            raise typer.BadParameter(f"{path}: {name} is there twice, once as {key}. Leave one out.")
+        chosen[name] = value
+    return chosen
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from autoselect.cases.events import (
     ignore,
 )
 from autoselect.cli.progress import WAITS, JsonLines, PlainLog, Tally, clock
-from autoselect.domain.words import counted
+from autoselect.domain.words import clean, counted
 from autoselect.errors import EXIT_INTERRUPTED, AutoselectError, StorageError
 from autoselect.isolation.interrupts import ends_like_ctrl_c
 
@@ -133,7 +133,7 @@ def _complain(message: str, *, debug: bool) -> None:
 
 def _say(console: Console, message: str, style: str | None = None) -> None:
     """Print a message as one line."""
-    console.print(" ".join(message.split()), style=style, markup=False, soft_wrap=True)
+    console.print(clean(" ".join(message.split())), style=style, markup=False, soft_wrap=True)
 
 
 def print_lines(lines: Iterable[str], title: str | None = None) -> None:

@@ -15,6 +15,7 @@ from autoselect.cli.console import out, print_lines, results_only_on_stdout, war
 from autoselect.cli.options import AsJson, in_python, option_of, some_parameters
 from autoselect.domain.looks import LOOKS
 from autoselect.domain.objectives import Direction
+from autoselect.domain.words import clean
 
 _SCORING = "Scoring, with --compare"
 
@@ -111,7 +112,7 @@ def _print_comparison(models: Sequence[Mapping[str, Any]]) -> None:
 def _print_model(inspection: Mapping[str, Any], *, ops: bool, tensors: bool) -> None:
     from autoselect.report.tables import model_tables as tables
 
-    print_lines((tables.clean(str(inspection["path"])),))
+    print_lines((clean(str(inspection["path"])),))
     print_lines(tables.aligned(tables.size_rows(inspection), right=(1, 2)), title="Bytes")
     print_lines(tables.aligned(tables.fact_rows(inspection)), title="Counts")
     print_lines(tables.aligned(tables.dtype_rows(inspection), right=(1,)), title="Tensors by dtype")
@@ -164,8 +165,6 @@ def _print_chip(chip: Mapping[str, Any], refusal: str | None) -> None:
 
 
 def _heading(graph: Mapping[str, Any]) -> str:
-    from autoselect.report.tables.model_tables import clean
-
     return f"subgraph {graph['index']} {clean(graph['name'])}".rstrip()
 
 

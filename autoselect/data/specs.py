@@ -13,7 +13,7 @@ from types import CodeType, ModuleType
 from typing import Any, cast
 
 from autoselect.domain.words import did_you_mean
-from autoselect.errors import DataError, UsageError
+from autoselect.errors import AutoselectError, DataError, UsageError
 
 
 def name_of(function: object) -> str:
@@ -23,7 +23,7 @@ def name_of(function: object) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-def load_object(spec: str, *, purpose: str) -> Any:
+def load_object(spec: str, *, purpose: str, broken: type[AutoselectError] = DataError) -> Any:
     """Import the object that ``package.module:name`` names.
 
     The current directory becomes importable, as with ``python -m``, and stays so: what is loaded
@@ -32,13 +32,14 @@ def load_object(spec: str, *, purpose: str) -> Any:
     Args:
         spec: Module and name, joined by a colon. The name may hold dots (``module:Class.method``).
         purpose: What the object is for, the first words of every message: ``"the metric"``.
+        broken: What is raised if the module itself raises while it is imported.
 
     Raises:
         UsageError: If the spec is malformed, or its module or name does not exist.
-        DataError: If the module itself raises while it is imported.
+        AutoselectError: Of the type ``broken``.
     """
     module_name, attribute = _parts(spec, purpose)
-    target: Any = _imported(module_name, spec, purpose)
+    target: Any = _imported(module_name, spec, purpose, broken)
     for name in attribute.split("."):
         target = _member(target, name, spec, purpose)
     return target
@@ -74,7 +75,7 @@ def _parts(spec: str, purpose: str) -> tuple[str, str]:
     return module_name, attribute
 
 
-def _imported(module_name: str, spec: str, purpose: str) -> ModuleType:
+def _imported(module_name: str, spec: str, purpose: str, broken: type[AutoselectError]) -> ModuleType:
     if module_name == "__main__":
         raise UsageError(
             f"{purpose}: {spec!r} is of the script that runs, and another process has another one. Give the function "
@@ -89,7 +90,7 @@ def _imported(module_name: str, spec: str, purpose: str) -> ModuleType:
     except (Exception, SystemExit) as exc:  # The user's module may raise anything.
         if isinstance(exc, ModuleNotFoundError) and f"{module_name}.".startswith(f"{exc.name}."):
             raise UsageError(_no_module(module_name, spec, purpose)) from exc
-        raise DataError(
+        raise broken(
             f"{purpose}: expected module {module_name!r} to import, but it raised "
             f"{type(exc).__name__}: {exc}. Make `python -c 'import {module_name}'` work first."
         ) from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -18,6 +19,10 @@ else:
     import tomli as tomllib
 
 MOST_BYTES = 16 << 20
+
+
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_MOST_DOTS = 100  # tomllib keeps each beginning of a dotted key: of 50,000 parts they take 10 GB.
 
 
 def read_text(path: Path) -> str:
@@ -44,9 +49,11 @@ def toml_of(path: Path, *, called: str) -> dict[str, Any]:
         text = read_text(path)
     except (OSError, ValueError) as exc:  # The latter for bytes that are no text, and for no path.
         raise UsageError(f"{called} cannot be read: {getattr(exc, 'strerror', None) or exc}.") from exc
+    if any(_QUOTED.sub("", line).partition("=")[0].count(".") > _MOST_DOTS for line in text.splitlines()):
+        raise UsageError(f"{called} is nested deeper than any file of this kind: a key has over {_MOST_DOTS} parts.")
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:  # Of TOML, or of a number with thousands of digits.
         raise UsageError(f"{called} is not TOML: {exc}.") from exc
 
 

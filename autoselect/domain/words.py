@@ -158,6 +158,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def clean(text: str) -> str:
+    """A text with names from files as one printable line, so that it cannot upset a table or a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
 def did_you_mean(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> str:
     """`` Did you mean 'a' or 'b'?``, the known names that look like this one; empty where none does.
 

@@ -15,7 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from autoselect.domain.recipe import split_repair
-from autoselect.errors import FolderInUse, RunFolderError, StorageError, sentence
+from autoselect.errors import FolderInUse, RunFolderError, StorageError, UsageError, sentence
 from autoselect.runs.files import storage_errors, write_json
 
 MANIFEST_VERSION = 1
@@ -73,9 +73,12 @@ class RunFolder:
         """Refuse a folder that no new run can have.
 
         Raises:
+            UsageError: If no folder can have this name.
             RunFolderError: If it holds a run or anything else.
             StorageError: If this user may not look into it.
         """
+        if "\0" in str(self.root):
+            raise UsageError(f"output: {str(self.root)!r} has a null character, which no name can have.")
         with storage_errors(self.root):
             if self.manifest.exists():
                 raise RunFolderError(

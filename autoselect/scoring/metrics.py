@@ -74,9 +74,9 @@ def make_metric(
 
     Raises:
         MetricError: If the name is unknown, the direction is missing or contradicts the catalogue, the
-            object is not callable, or the metric is none of label maps and has a label to ignore.
+            object is not callable, its module raises while it is imported, or the metric is none of label
+            maps and has a label to ignore.
         UsageError: If a ``package.module:function`` is malformed or names nothing.
-        DataError: If its module raises while it is imported.
     """
     if ignore_label is not None and spec != MeanIoU.name:
         raise MetricError(

@@ -52,6 +52,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from configparser import ConfigParser
@@ -354,7 +355,7 @@ def _several(name_or_path: str | Path) -> list[str]:
     Raises:
         UsageError: If one is named twice, or a name is missing.
     """
-    if isinstance(name_or_path, Path) or Path(name_or_path).is_file():
+    if isinstance(name_or_path, Path) or os.path.isfile(name_or_path):
         return [str(name_or_path)]
     names = [name.strip() for name in name_or_path.split(",")]
     if "" in names or len(set(names)) < len(names):

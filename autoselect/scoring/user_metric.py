@@ -55,7 +55,7 @@ class UserMetric(Metric):
         """The user's function itself."""
         function = self._source
         if isinstance(function, str):
-            function = load_object(function, purpose="metric")
+            function = load_object(function, purpose="metric", broken=MetricError)
         if not callable(function):
             raise MetricError(
                 f"metric {self.name!r}: expected a function (y_true, y_pred), got {type(function).__name__}. "

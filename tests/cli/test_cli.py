@@ -463,13 +463,13 @@ def test_it_says_where_the_rest_is_and_what_comes_next(api: FakeApi, tmp_path: P
 
 def test_a_warning_is_printed_once_and_on_stderr(api: FakeApi) -> None:
     def warn() -> None:
-        api.calls[-1][2]["listener"](Warned(message="Be careful."))
+        api.calls[-1][2]["listener"](Warned(message="Be \x1b[31mcareful."))
 
     quiet = invoke("search", "m")
     api.noise = warn
     live = invoke("search", "m")
     for done in (quiet, live):
-        assert done.stderr == "Warning: Be careful.\n"
+        assert done.stderr == "Warning: Be ?[31mcareful.\n"
         assert "Warning" not in done.stdout
 
 

@@ -102,6 +102,10 @@ WRONG = [
     pytest.param('sampler = "tpi"', "sampler: Input should be 'surrogate', 'tpe'", id="no such choice"),
     pytest.param('max-size = "big"', "max-size: expected bytes, or a size such as 48kB", id="no size"),
     pytest.param("trials 3", "run.toml is not TOML", id="no TOML"),
+    pytest.param("trials = " + 6000 * "9", "run.toml is not TOML", id="a number of 6,000 digits"),
+    pytest.param("a" + 5000 * ".a" + "= 1", "a key has over 100 parts", id="a key of 5,000 parts"),
+    pytest.param("[a" + 5000 * ".a" + "]", "a key has over 100 parts", id="a table of 5,000 parts"),
+    pytest.param("max-drop = 1\nmax_drop = 2", "max-drop is there twice, once as max_drop", id="two spellings"),
 ]
 
 

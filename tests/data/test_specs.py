@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autoselect.data.specs import code_hash, load_object, name_of
-from autoselect.errors import AutoselectError, DataError, UsageError
+from autoselect.errors import AutoselectError, DataError, MetricError, UsageError
 
 GOOD = """
 def calibration():
@@ -71,6 +71,12 @@ def test_refuses(spec: str, kind: type[AutoselectError], words: str) -> None:
     assert type(caught.value) is kind
     assert words in str(caught.value)
     assert str(caught.value).startswith("scoring data: ")
+
+
+@pytest.mark.usefixtures("project")
+def test_who_asks_decides_what_a_broken_module_raises() -> None:
+    with pytest.raises(MetricError, match="no licence"):
+        load_object("spec_raises:x", purpose="metric", broken=MetricError)
 
 
 def test_the_hash_of_code_is_that_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.rule import Standing
-from autoselect.errors import FolderInUse, RunFolderError, StorageError
+from autoselect.errors import FolderInUse, RunFolderError, StorageError, UsageError
 from autoselect.runs import records
 from autoselect.runs.files import write_json, write_table
 from autoselect.runs.folder import RunFolder, free_folder
@@ -327,6 +327,11 @@ def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(name: str, tmp_pat
     os.mkfifo(folder.root / name)
     with pytest.raises(RunFolderError, match=re.escape(name)):
         load_run(folder.root)
+
+
+def test_a_null_character_is_refused_before_any_work() -> None:
+    with pytest.raises(UsageError, match="null character"):
+        RunFolder(Path("a\0b")).refuse_taken()
 
 
 def test_a_file_is_no_run_folder(tmp_path: Path) -> None:

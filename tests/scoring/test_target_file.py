@@ -163,6 +163,11 @@ def test_what_is_wrong_is_told_by_its_key_path(tmp_path: Path, old: str, new: st
     assert caught.value.exit_code == 2
 
 
+def test_a_name_that_is_too_long_for_a_file_is_told() -> None:
+    with pytest.raises(UsageError):
+        read_target(300 * "a" + ".toml")
+
+
 def test_an_unknown_target_gets_the_nearest_names() -> None:
     with pytest.raises(UsageError, match=r"'ethos-u55-256'.* 'ethos-u"):
         read_target("ethos-u55-256")

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autoselect.domain.words import clean
 from autoselect.report.tables.frames import MISSING, format_size
-from autoselect.report.tables.model_tables import Row, aligned, clean, side_by_side
+from autoselect.report.tables.model_tables import Row, aligned, side_by_side
 
 Report = Mapping[str, Any]
 """What ``autoselect.classification_report`` returns."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from autoselect.domain.findings import Advice
 from autoselect.domain.layers import SUSPICIOUS_RMSE_PER_SCALE
-from autoselect.domain.words import some
+from autoselect.domain.words import clean, some
 from autoselect.report.tables.frames import MISSING, Record, Table, column, format_score, number, records
-from autoselect.report.tables.model_tables import Row, aligned, clean
+from autoselect.report.tables.model_tables import Row, aligned
 
 if TYPE_CHECKING:
     import pandas as pd

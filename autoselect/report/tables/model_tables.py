@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from autoselect.domain.looks import LOOKS
-from autoselect.domain.words import label
+from autoselect.domain.words import clean, label
 from autoselect.report.tables.frames import format_penalty, format_score, largest
 
 Analysis = Mapping[str, Any]
@@ -193,11 +193,6 @@ def side_by_side(rows: Sequence[Row], width: int) -> tuple[tuple[str, ...], ...]
     return tuple(
         aligned([tuple(row[i] for i in block) for row in rows], right=range(1, len(block))) for block in blocks
     )
-
-
-def clean(text: str) -> str:
-    """A name from a file as one printable line, so that it cannot upset a table or a terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _values(label: str, models: Sequence[Analysis], value: Callable[[Analysis], object]) -> Row:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from autoselect.domain.words import counted
+from autoselect.domain.words import clean, counted
 from autoselect.report.tables.frames import format_size
-from autoselect.report.tables.model_tables import aligned, clean
+from autoselect.report.tables.model_tables import aligned
 
 Chip = Mapping[str, Any]
 """What one chip makes of a model, see :func:`autoselect.api.compiling.chip_rows`, or a compiled model."""

@@ -17,7 +17,7 @@ from autoselect.cases import build_jobs, chip_jobs, evidence_jobs, prepare_jobs,
 from autoselect.cases.build_jobs import BuildReply
 from autoselect.cases.feedback import fed_inputs, feed_back, with_gaps
 from autoselect.cases.files import FLOAT, CaseFiles
-from autoselect.cases.ingredients import LIVE, Ingredients
+from autoselect.cases.ingredients import LIVE, Ingredients, loaded_evaluator
 from autoselect.cases.open_case import target_as_seen
 from autoselect.cases.prepare import write_scoring
 from autoselect.cases.prepared import Prepared, load_prepared
@@ -27,7 +27,6 @@ from autoselect.cases.versions import versions
 from autoselect.data.kinds import Samples
 from autoselect.data.representative import representative_samples
 from autoselect.data.samples import SampleStore
-from autoselect.data.specs import load_object
 from autoselect.domain.objectives import Direction, drop_from
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES
 from autoselect.domain.recipe import Recipe
@@ -319,7 +318,7 @@ class Workshop:
         """The metric or the evaluator of the run."""
         sources, said = self.manifest["sources"], self._said
         if (evaluator := self._source("evaluator", live)) is not None:
-            return None, load_object(evaluator, purpose="evaluator") if isinstance(evaluator, str) else evaluator
+            return None, loaded_evaluator(evaluator)
         metric = live.get("metric") or (None if sources.get("metric") else said.metric)
         if metric is None:
             raise _missing("metric")
