@@ -27,7 +27,7 @@ from autoselect import errors
 from autoselect.cases.declared import told_of
 from autoselect.cases.events import STAGES, StageStarted, StepFinished, TrialFinished, Warned
 from autoselect.cli import options
-from autoselect.cli.console import Watcher, watching
+from autoselect.cli.console import Watcher, warn, watching
 from autoselect.cli.main import app
 from autoselect.cli.results import finish
 from autoselect.embedded import model_path
@@ -463,14 +463,19 @@ def test_it_says_where_the_rest_is_and_what_comes_next(api: FakeApi, tmp_path: P
 
 def test_a_warning_is_printed_once_and_on_stderr(api: FakeApi) -> None:
     def warn() -> None:
-        api.calls[-1][2]["listener"](Warned(message="Be \x1b[31mcareful."))
+        api.calls[-1][2]["listener"](Warned(message="Be careful."))
 
     quiet = invoke("search", "m")
     api.noise = warn
     live = invoke("search", "m")
     for done in (quiet, live):
-        assert done.stderr == "Warning: Be ?[31mcareful.\n"
+        assert done.stderr == "Warning: Be careful.\n"
         assert "Warning" not in done.stdout
+
+
+def test_names_in_warnings_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    warn("Foo\x1b[31m is a custom op.\nNothing else.")
+    assert "Foo?[31m is a custom op. Nothing else." in capsys.readouterr().err
 
 
 def test_an_empty_front_is_printed_too(api: FakeApi, tmp_path: Path) -> None:
