@@ -1,13 +1,15 @@
-"""What of a model the accelerator of a chip leaves to its host, by a table of kernels."""
+"""What of a model the accelerator of a chip leaves to its host, by a table of kernels, and by a compiler against it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autoselect.domain.graph import Graph
 from autoselect.domain.targets import Place, Target
 from autoselect.domain.verdicts import Verdict, is_interface, judge
+from autoselect.domain.words import counted, listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,28 @@ def host_works(graph: Graph, target: Target) -> list[HostWork]:
         if (left := _left(graph, verdict)) and verdict.cost > 0.0:
             works.append(_work(graph, chip, verdict, left))
     return works
+
+
+def left_against_table(compiled: Mapping[str, Any], target: Target, model: str) -> list[str]:
+    """A sentence on ops that a compiler leaves to the host though the table of kernels gives them to the accelerator.
+
+    There is none if the compiler makes no more pieces of the model than the table, or if it has a report of its own.
+
+    Args:
+        compiled: The fields of :class:`autoselect.domain.targets.Compiled`, and what was predicted; empty if the model
+            was not compiled.
+        target: With the table.
+        model: What to call the model.
+    """
+    pieces, predicted = compiled.get("segments", 0), compiled.get("predicted_segments", 0)
+    if target.asks_compiler or pieces <= predicted or not compiled["host_ops"]:
+        return []
+    left = listed([f"{count} {op_type}" for op_type, count in compiled["host_ops"].items()])
+    return [
+        f"The compiler of {target.name} leaves {left} of {model} to the CPU, and makes {counted(pieces, 'piece')} of "
+        f"the rest, where the profile forecasts {predicted}. The penalty is that of the compiler, and `autoselect "
+        f"inspect --target {target.name}` tells why."
+    ]
 
 
 def _is_judged_by_table(chip: Target) -> bool:

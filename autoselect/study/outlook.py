@@ -6,10 +6,11 @@ import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from autoselect.cases import build_jobs, chip_jobs, score_jobs
 from autoselect.cases.divergence import runs_on_kernels
@@ -18,6 +19,7 @@ from autoselect.cases.feedback import question_of
 from autoselect.cases.prepare import Case
 from autoselect.cases.repeat_jobs import RUNS_AT_LEAST
 from autoselect.cases.settled import Settled
+from autoselect.domain.host_work import left_against_table
 from autoselect.domain.result import Result
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import EXACT, SIXTEEN
@@ -179,6 +181,7 @@ class _Whole:
         size_bytes: Size of its file.
         slow_macs: Multiply-accumulates of an inference in ops whose kernels are so slow that others stand in for them.
         sha256: Of its file; empty if there is none.
+        compiled: What the target's compiler made of it; empty if it was not compiled.
     """
 
     reading: float = math.nan
@@ -188,6 +191,7 @@ class _Whole:
     size_bytes: int = 0
     slow_macs: int = 0
     sha256: str = ""
+    compiled: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def paces(self) -> tuple[float, float, float]:
@@ -200,7 +204,9 @@ def _left_to_host(whole: _Whole, case: Case, settings: Settled, pool: Workers, l
     if not whole.sha256:
         return []
     target = read_target(settings.target)
-    messages = on_chip.left_to_host(whole.sha256, "the all-integer model", target, case.files.root, pool)
+    model = "the all-integer model"
+    messages = on_chip.left_to_host(whole.sha256, model, target, case.files.root, pool)
+    messages += left_against_table(whole.compiled, target, model)
     for message in messages:
         listener(Warned(message=message))
     return messages
@@ -332,6 +338,7 @@ def _measured(case: Case, settings: Settled, pool: Workers, space: BoundSpace) -
                 size_bytes=built.size_bytes,
                 slow_macs=_slow_macs(case.files.candidate(built.sha256)),
                 sha256=built.sha256,
+                compiled=built.compiled,
             )
         )
     return wholes, ""

@@ -7,7 +7,7 @@ from reviewing import Reviewed
 from test_target_rules import ALONE, LEADING, NPU, chain
 
 from autoselect.domain.graph import Op, OpKind, Tensor
-from autoselect.domain.host_work import host_works
+from autoselect.domain.host_work import host_works, left_against_table
 from autoselect.domain.targets import LitertPlugin, Target, together
 from autoselect.scoring.target_file import read_target
 
@@ -52,3 +52,14 @@ def test_each_of_several_chips_is_told_of() -> None:
     other = replace(NPU, name="other", accelerator=None, segments="none")
     [work] = host_works(chain("iii", "AXA"), together([NPU, other]))
     assert work.chip == "npu"
+
+
+def test_ops_that_a_compiler_leaves_against_the_table_are_told(reviewed: Reviewed) -> None:
+    made = {"segments": 17, "predicted_segments": 1, "host_ops": {"MEAN": 16}}
+    chip = read_target("ethos-u85-256")
+    [message] = left_against_table(made, chip, "the recommended model")
+    reviewed("a compiler leaves ops that the profile gives to the accelerator", message)
+    assert left_against_table({}, chip, "the recommended model") == []
+    assert left_against_table({**made, "predicted_segments": 17}, chip, "the recommended model") == []
+    assert left_against_table({**made, "host_ops": {}}, chip, "the recommended model") == []
+    assert left_against_table(made, read_target("qualcomm-sm8750"), "the recommended model") == []

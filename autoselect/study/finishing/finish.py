@@ -15,6 +15,7 @@ from autoselect.cases.divergence import OnKernels
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.prepare import Case
 from autoselect.cases.settled import Settled
+from autoselect.domain.host_work import left_against_table
 from autoselect.domain.objectives import Objective
 from autoselect.domain.picks import named_picks
 from autoselect.domain.rule import Standing
@@ -361,7 +362,9 @@ class Finish:
             return []
         metric, root = self.objectives[0].name, self.case.files.root
         hidden = channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
-        on_host = on_chip.left_to_host(recommended.sha256, "the recommended model", self._target, root, pool)
+        model = "the recommended model"
+        on_host = on_chip.left_to_host(recommended.sha256, model, self._target, root, pool)
+        on_host += left_against_table(recommended.compiled, self._target, model)
         for message in on_host:
             listener(Warned(message=message))
         return hidden + on_host
