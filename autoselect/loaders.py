@@ -61,7 +61,7 @@ def image_folder(
         Images without a batch axis, or with one for calibration, in the order of their paths.
 
     Raises:
-        DataError: If there is no such folder, it holds no images, or the size is none.
+        DataError: If there is no such folder, it holds no images, or the size, mode or dtype is none.
 
     Examples:
         >>> from pathlib import Path
@@ -73,14 +73,15 @@ def image_folder(
         >>> [(image.shape, label) for image, label in image_folder("pets", size=(24, 32))]
         [((24, 32, 3), 0), ((24, 32, 3), 1)]
     """
-    if np.shape(size) != (2,) or not all(isinstance(side, Integral) for side in size):
+    if np.shape(size) != (2,) or not all(isinstance(side, Integral) for side in size) or min(size) < 1:
         raise DataError(f"expected the height and width of images, such as (96, 128), got {size!r}.")
+    _refuse_unknown(mode, dtype)
     root = Path(folder)
     if not root.is_dir():
         raise DataError(f"expected a folder of images, got {str(root)!r}, which is none. Check the path.")
     classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not _is_hidden(Path(path.name)))
     numbers = {name: number for number, name in enumerate(classes)}
-    files = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
+    files = (path for path in _files(root) if path.suffix.lower() in IMAGE_SUFFIXES)
     paths = sorted(path for path in files if not _is_hidden(path.relative_to(root)))
     if labelled:
         paths = [path for path in paths if path.parent != root]
@@ -96,6 +97,30 @@ def image_folder(
             yield (image, numbers[path.relative_to(root).parts[0]]) if labelled else [image[np.newaxis]]
 
     return Loader(begin=samples)
+
+
+def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The files below a folder, also behind links, but for links to a folder above them."""
+    here = folder.resolve()
+    if here in above:
+        return
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _files(path, above | {here})
+        elif path.is_file():
+            yield path
+
+
+def _refuse_unknown(mode: str, dtype: str | None) -> None:
+    pillow = _pillow()
+    try:
+        pillow.new(mode, (1, 1))
+    except (ValueError, KeyError) as exc:
+        raise DataError(f"expected a mode of Pillow's, such as 'RGB' or 'L', got {mode!r}.") from exc
+    try:
+        np.dtype(dtype)
+    except TypeError as exc:
+        raise DataError(f"expected the name of a dtype, such as 'uint8', got {dtype!r}.") from exc
 
 
 def rows(
@@ -169,18 +194,25 @@ def _column(row: Mapping[str, Any], name: str) -> Any:
 
 
 def _image(path: Path, size: tuple[int, int], mode: str) -> np.ndarray:
+    pillow = _pillow()
+    try:
+        with pillow.open(path) as opened:
+            _refuse_clipping(path, opened, mode)
+            resized = opened.convert(mode).resize(size[::-1], pillow.Resampling.BILINEAR)
+    except DataError:
+        raise
+    except (OSError, ValueError, pillow.DecompressionBombError) as exc:
+        raise DataError(f"The image {path} cannot be read: {exc}. Repair or remove it.") from exc
+    pixels = np.asarray(resized)
+    return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
+
+
+def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
         raise DataError("Images are read with Pillow, which is not installed. Run: pip install pillow") from None
-    try:
-        with Image.open(path) as opened:
-            _refuse_clipping(path, opened, mode)
-            resized = opened.convert(mode).resize(size[::-1], Image.Resampling.BILINEAR)
-    except OSError as exc:
-        raise DataError(f"The image {path} cannot be read: {exc}. Repair or remove it.") from exc
-    pixels = np.asarray(resized)
-    return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
+    return Image
 
 
 def _refuse_clipping(path: Path, opened: Any, mode: str) -> None:

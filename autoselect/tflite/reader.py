@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -195,8 +196,9 @@ def _layouts(model: fb.Model) -> dict[str, tuple[int, ...]]:
     for entry in model.metadata or []:
         mark, _, rest = (entry.name or b"").decode("utf-8", "replace").partition(" ")
         axes, _, name = rest.partition(" ")
-        if mark == _LAYOUT and axes.replace(",", "").isdigit():
-            layouts[name] = tuple(map(int, axes.split(",")))
+        if mark == _LAYOUT:
+            with contextlib.suppress(ValueError):  # Of another writer, who may mean something else.
+                layouts[name] = tuple(map(int, axes.split(",")))
     return layouts
 
 

@@ -117,8 +117,9 @@ def check_indices(graph: SubGraph) -> None:
     count = len(graph.tensors or [])
     rows: Iterable[Indices | None] = [graph.inputs, graph.outputs]
     rows = [*rows, *(row for op in graph.operators or [] for row in (op.inputs, op.outputs, op.intermediates))]
-    for row in rows:
-        if row is not None and len(row) and not (int(np.min(row)) >= -1 and int(np.max(row)) < count):
+    for place, row in enumerate(rows):
+        least = 0 if place < 2 else -1  # Of an op -1 stands for an operand that is left out.
+        if row is not None and len(row) and not (int(np.min(row)) >= least and int(np.max(row)) < count):
             raise IndexError("an op, input or output names a tensor that is not there")
 
 
@@ -126,6 +127,9 @@ def _check_tensor(model: Model, tensor: Tensor) -> None:
     dtype, data = _DTYPES.get(tensor.type), model.buffers[tensor.buffer].data
     if dtype is None:
         raise ValueError(f"a tensor of the unknown type {tensor.type}")
+    scales = None if tensor.quantization is None else tensor.quantization.scale
+    if scales is not None and not (np.isfinite(scales).all() and np.min(scales, initial=0.0) >= 0.0):
+        raise ValueError("a scale of a tensor that is no number, infinite or below 0")
     shape = [] if tensor.shape is None else [int(size) for size in tensor.shape]
     if min(shape, default=0) < -1 or prod(abs(size) for size in shape) > MOST_ELEMENTS:
         raise ValueError(f"a tensor of the shape {shape[:8]}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,10 +95,38 @@ def test_what_is_no_folder_of_images_is_refused(pets: Path) -> None:
         list(image_folder(pets, size=(4, 4)))
 
 
-@pytest.mark.parametrize("size", [24, (24, 24, 3), (24.0, 24.0)])
+@pytest.mark.parametrize("size", [24, (24, 24, 3), (24.0, 24.0), (0, 24)])
 def test_what_is_no_size_is_refused(pets: Path, size: Any) -> None:
     with pytest.raises(DataError, match="width"):
         image_folder(pets, size=size)
+
+
+@pytest.mark.parametrize(("option", "words"), [({"mode": "XYZ"}, "mode"), ({"dtype": "nope"}, "dtype")])
+def test_what_is_no_mode_or_dtype_is_refused(pets: Path, option: dict[str, str], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        image_folder(pets, size=(8, 8), **option)  # type: ignore[arg-type]
+
+
+def test_a_class_may_be_a_link_but_none_to_what_it_lies_in(
+    pets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    before = len(list(image_folder(pets, size=(8, 8))))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    shutil.copy(next(pets.rglob("*.png")), elsewhere / "1.png")
+    (pets / "zebra").symlink_to(elsewhere)
+    (pets / "zebra" / "round").symlink_to(pets)
+    os.mkfifo(elsewhere / "2.png")
+    labels = [label for _, label in image_folder(pets, size=(8, 8))]
+    assert len(labels) == before + 1
+    assert labels[-1] == max(labels[:-1]) + 1
+
+
+def test_an_image_that_unpacks_to_too_much_is_named(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import Image
+
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)
+    with pytest.raises(DataError, match=r"The image .*png cannot be read"):
+        list(image_folder(pets, size=(8, 8)))
 
 
 def test_a_table_has_no_rows_to_go_through() -> None:

@@ -55,9 +55,27 @@ def lost_metadata(model: Any) -> None:
     model.metadata = [entry]
 
 
+def left_out_output(model: Any) -> None:
+    model.subgraphs[0].outputs = np.array([-1, 0], dtype=np.int32)
+
+
+def endless_scale(model: Any) -> None:
+    parameters = schema.QuantizationParametersT()
+    parameters.scale, parameters.zeroPoint = np.array([np.inf], np.float32), np.zeros(1, np.int64)
+    model.subgraphs[0].tensors[0].quantization = parameters
+
+
+def negative_scale(model: Any) -> None:
+    endless_scale(model)
+    model.subgraphs[0].tensors[0].quantization.scale = np.array([0.1, -0.1], np.float32)
+
+
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
+        pytest.param(left_out_output, "names a tensor that is not there", id="an output that is left out"),
+        pytest.param(endless_scale, "infinite or below 0", id="an infinite scale"),
+        pytest.param(negative_scale, "infinite or below 0", id="a negative scale"),
         pytest.param(out_of_range, "names a tensor that is not there", id="an output that is not there"),
         pytest.param(unknown_kind, "unknown type 77", id="an unknown type"),
         pytest.param(endless_shape, r"of the shape \[2147483647", id="a shape of 2 to the 124"),
