@@ -246,7 +246,9 @@ class Run(tables.Run):
 
     def _repr_html_(self) -> str:
         """Float, all-integer and the picks that decide, for notebooks; whatever comes from a model is escaped."""
-        rows = deciding_rows(frames.reference_rows(self.summary), frames.front_rows(self.front, self.summary))
+        rows = deciding_rows(
+            frames.reference_rows(self.summary), frames.front_rows(self.front, self.summary), self.summary
+        )
         heading, *lines = cells(rows, self.summary, with_interval=True)
         words = html.escape(str(self.summary.get("verdict") or ""))
         return f"<p><b>{html.escape(repr(self))}</b></p>{html_table(heading, lines)}<p>{words}</p>"

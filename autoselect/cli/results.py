@@ -78,7 +78,10 @@ def print_fields(fields: Mapping[str, str]) -> None:
 def print_run(run: Run, *, whole: bool = False) -> None:
     """Print a run: what decides, in five lines, then why and how sure."""
     references, front = tables.reference_rows(run.summary), tables.front_rows(run.front, run.summary)
-    rows = (result_lines.all_rows if whole else result_lines.deciding_rows)(references, front)
+    if whole:
+        rows = result_lines.all_rows(references, front)
+    else:
+        rows = result_lines.deciding_rows(references, front, run.summary)
     lines = [*result_lines.result_lines(rows, run.summary, out().width)] if rows else []
     if whole:
         lines += ["", *result_lines.pick_lines(front)]

@@ -49,7 +49,7 @@ from autoselect.study.setup.problem import make_problem
 from autoselect.study.setup.remembering import Remembering
 from autoselect.study.setup.repair_choice import with_repairs
 from autoselect.study.setup.weight_ladder import COLUMNS as COLUMNS_OF_LEVELS
-from autoselect.study.setup.weight_ladder import Ladder, with_levels
+from autoselect.study.setup.weight_ladder import Ladder, stores_in_4_bits, with_levels
 from autoselect.study.stage_clock import StageClock
 from autoselect.study.yardstick import Yardstick
 
@@ -299,6 +299,7 @@ class _Search:
         choice, ladder = self._with_levels(self.request.knowing(repairs=helpful).settings, before.tries_repairs, pool)
         if ladder is not None:
             write_table(self.folder.weight_levels, COLUMNS_OF_LEVELS, ladder.rows())
+            self._remark(_without_rungs(ladder, before))
         self.request = self.request.knowing(repairs=choice)
         if self.request.members:  # There are as many trials as these and the baselines need.
             self.request = self.request.knowing(models=len(self._baselines()))
@@ -430,6 +431,17 @@ class _Search:
 
     def _remark(self, remarks: Sequence[str]) -> None:
         self.case = remarked(self.case, self.folder, remarks, self.clock)
+
+
+def _without_rungs(ladder: Ladder, settings: Settled) -> list[str]:
+    """A warning if no layer takes fewer bytes by fewer levels of its weights."""
+    if ladder.rungs:
+        return []
+    message = f"No layer takes fewer bytes with {settings.weights} bits of its weights than with 8, so all have 8."
+    if settings.per_channel and "int4-tflm" in stores_in_4_bits(settings):
+        message += " TensorFlow Lite Micro reads 4 bits of a FULLY_CONNECTED with one scale for all channels alone: "
+        message += "try one scale (--per-tensor, per_channel=False)."
+    return [message]
 
 
 def refuse_unkept_pins(request: Request) -> None:

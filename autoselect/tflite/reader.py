@@ -67,8 +67,8 @@ def _op(model: fb.Model, op: fb.Operator, tensors: tuple[Tensor, ...], computed:
     # Of the inputs the first only: a fused LSTM of int8 keeps a cell state of int16.
     if kind is OpKind.INTEGER and any(tensors[i].dtype == "int16" for i in activations[:1] + outputs):
         kind = OpKind.INT16
-    if name == "DEQUANTIZE" and not activations and any(tensors[i].dtype == "float16" for i in constants):
-        kind = OpKind.NEUTRAL  # LiteRT widens a constant once, before it runs.
+    if name in ("DENSIFY", "DEQUANTIZE") and constants and not activations:
+        kind = OpKind.NEUTRAL  # LiteRT unpacks a constant once, before it runs.
     return Op(
         op_type=name,
         kind=kind,

@@ -158,6 +158,8 @@ def test_an_answer_that_a_compiler_gave_stands_beside_one_that_it_did_not() -> N
     made = {**ANSWER, "compiled": True, "penalty": 40.0}
     rows = {name.strip(): others for name, *others in answer_rows([made, ANSWER], ["int8", "changed"])}
     assert rows["penalty"] == ["40.00 (compiled)", "9.40"]
+    for name in ("segments", "crossing"):
+        assert [cell.endswith("(compiled)") for cell in rows[name]] == [True, False]
     assert rows["by forecast"] == ["9.40", "9.40"]  # Who costs no more is told by these.
     assert "by forecast" not in {name.strip() for name, *_ in answer_rows([ANSWER, ANSWER], ["int8", "changed"])}
     (penalty,) = [row[1:] for row in answer_rows([{**ANSWER, "penalty": 1_316_528.4}], ["int8"]) if row[0] == "penalty"]

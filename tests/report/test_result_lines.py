@@ -99,7 +99,14 @@ DECIDING = {
 
 @pytest.mark.parametrize(("front", "names"), DECIDING.values(), ids=DECIDING)
 def test_what_decides(front: list[ModelRow], names: list[str]) -> None:
-    assert [name for name, _ in deciding_rows([FLOAT, INTEGER, REPAIRED], front)] == names
+    objectives = {"objectives": ["accuracy", "size_bytes", "penalty"]}
+    assert [name for name, _ in deciding_rows([FLOAT, INTEGER, REPAIRED], front, objectives)] == names
+
+
+def test_a_search_that_weighs_sizes_alone_shows_the_smallest_model() -> None:
+    front = [row("x", 0.91, "recommended"), row("y", 0.89, "compact")]
+    objectives = {"objectives": ["accuracy", "flash_bytes"]}
+    assert [name for name, _ in deciding_rows([FLOAT], front, objectives)] == ["float", "recommended", "compact"]
 
 
 def test_picks_of_one_model_are_told_together() -> None:

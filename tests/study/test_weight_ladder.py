@@ -15,6 +15,7 @@ from autoselect.cases.settled import RepairChoice
 from autoselect.domain.repair_sets import label
 from autoselect.errors import UsageError
 from autoselect.scoring.target_file import read_target
+from autoselect.study.search import _without_rungs
 from autoselect.study.setup import weight_ladder
 from autoselect.study.setup.target_rules import check_objectives
 from autoselect.study.setup.weight_ladder import Ladder, ladder_of, with_rungs
@@ -132,3 +133,13 @@ def test_fewer_bits_are_refused_where_no_objective_counts_what_they_save() -> No
 def test_bits_that_nobody_can_round_to_are_refused(bits: int) -> None:
     with pytest.raises(UsageError, match="weights"):
         make_settings(weights=bits)
+
+
+def test_a_ladder_without_rungs_is_told() -> None:
+    flat = weighed([], [])
+    assert flat.rungs == ()
+    [message] = _without_rungs(flat, settled(weights=4, objectives=("accuracy", "size"), target="tflm"))
+    assert "--per-tensor" in message
+    [message] = _without_rungs(flat, settled(weights=4, objectives=("accuracy", "size"), target="litert-cpu"))
+    assert "--per-tensor" not in message
+    assert _without_rungs(weighed([10.0], [1e-3]), settled(weights=4)) == []

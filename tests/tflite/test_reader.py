@@ -9,8 +9,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from autoselect.domain.graph import Graph, OpKind
 from autoselect.errors import ModelError
+from autoselect.tflite import editing, reader
 from autoselect.tflite import flatbuffer as fb
-from autoselect.tflite import reader
 from autoselect.tflite.runner import Runner
 
 
@@ -185,3 +185,15 @@ def test_the_signature_names_inputs_and_outputs() -> None:
     assert {s.key for s in reader.output_specs(model)} == {"total", "product"}
     model.signatureDefs = None
     assert [s.key for s in reader.input_specs(model)] == [s.name for s in reader.input_specs(model)]
+
+
+@pytest.mark.parametrize(("op_type", "dtype"), [("DEQUANTIZE", "INT8"), ("DEQUANTIZE", "FLOAT16"), ("DENSIFY", "INT8")])
+def test_what_only_unpacks_a_constant_is_neutral(op_type: str, dtype: str) -> None:
+    model = fb.parse(zoo.from_function(lambda x: x + 1.0, (1, 4)).float_model)
+    [op] = model.subgraphs[0].operators
+    constant = next(i for i in fb.indices(op.inputs) if fb.is_constant(model, model.subgraphs[0].tensors[i]))
+    packed = editing.add_constant(model, "packed", np.zeros(4, dtype.lower()))
+    model.subgraphs[0].tensors[constant].buffer = 0
+    model.subgraphs[0].operators = [editing.new_op(model, op_type, [packed], constant), op]
+    kinds = [op.kind for op in reader.read_graph(model).ops]
+    assert kinds == [OpKind.NEUTRAL, OpKind.FLOAT]

@@ -54,12 +54,18 @@ def scale_of(metric: str, values: Sequence[float]) -> Scale:
     return Scale(factor=10.0**-power, decimals=max(3 - max(whole, 0), 0), unit=f"×1e{power}" if power else "")
 
 
-def deciding_rows(references: Sequence[ModelRow], front: Sequence[ModelRow]) -> list[tuple[str, ModelRow]]:
-    """What decides: float, the all-integer model, and the picks that most people come for, each model once."""
+def deciding_rows(
+    references: Sequence[ModelRow], front: Sequence[ModelRow], summary: Mapping[str, Any]
+) -> list[tuple[str, ModelRow]]:
+    """What decides: float, the all-integer model, and the picks that most people come for, each model once.
+
+    That is the smallest model, too, if the search weighs sizes and no work of an accelerator.
+    """
     first = first_pick([name for row in front for name in row.picks])
+    shown = {first, "accurate"} if "penalty" in summary["objectives"] else {first, "accurate", "compact"}
     rows = [(row.label, row) for row in references if row.reference in ("float", "fiq")]
     for row in sorted(front, key=lambda row: first not in row.picks):
-        if names := [name for name in row.picks if name in (first, "accurate")]:
+        if names := [name for name in row.picks if name in shown]:
             rows.append((", ".join(names), row))
     return rows
 

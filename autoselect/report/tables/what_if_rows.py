@@ -23,14 +23,14 @@ def answer_rows(answers: Sequence[Mapping[str, Any]], headings: Sequence[str]) -
 
 
 def _cells(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    metric = str(answer["metric"])
+    metric, mark = str(answer["metric"]), " (compiled)" if answer["compiled"] else ""
     yield "size", format_size(answer["size_bytes"])
-    yield "penalty", format_penalty(answer["penalty"]) + (" (compiled)" if answer["compiled"] else "")
+    yield "penalty", format_penalty(answer["penalty"]) + mark
     yield _FORECAST, format_penalty(answer["forecast_penalty"])
-    yield "segments", str(answer["segments"])
+    yield "segments", str(answer["segments"]) + mark
     yield "nodes", ", ".join(f"{answer['kinds'][kind]} {kind}" for kind in _KINDS if kind in answer["kinds"])
     yield "float ops", str(answer["float_ops"])
-    yield "crossing", format_size(answer["crossing_bytes"])
+    yield "crossing", format_size(answer["crossing_bytes"]) + mark
     yield "peak activations", format_size(answer["arena_bytes"])
     yield "expected", MISSING if answer["drop"] is None else lost(answer["drop"], metric)
     yield "nine in ten", _interval(answer, metric)
