@@ -99,14 +99,22 @@ def image_folder(
     return Loader(begin=samples)
 
 
-def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """The files below a folder, also behind links, but for links to a folder above them."""
-    here = folder.resolve()
-    if here in above:
-        return
-    for path in folder.iterdir():
+def _files(root: Path) -> Iterator[Path]:
+    """The files below a folder, also behind links; within each of its own folders every folder counts once."""
+    for path in root.iterdir():
         if path.is_dir():
-            yield from _files(path, above | {here})
+            yield from _files_within(path, {root.resolve()})
+        elif path.is_file():
+            yield path
+
+
+def _files_within(folder: Path, seen: set[Path]) -> Iterator[Path]:
+    if (here := folder.resolve()) in seen:
+        return
+    seen.add(here)
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield from _files_within(path, seen)
         elif path.is_file():
             yield path
 
@@ -201,7 +209,7 @@ def _image(path: Path, size: tuple[int, int], mode: str) -> np.ndarray:
             resized = opened.convert(mode).resize(size[::-1], pillow.Resampling.BILINEAR)
     except DataError:
         raise
-    except (OSError, ValueError, pillow.DecompressionBombError) as exc:
+    except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as exc:  # SyntaxError is of broken PNG.
         raise DataError(f"The image {path} cannot be read: {exc}. Repair or remove it.") from exc
     pixels = np.asarray(resized)
     return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels

@@ -110,7 +110,13 @@ def build(
         with open_pool(1, log=files.root / "worker.log", warm_up=converter.import_tensorflow) as pool:
             root = cache_directory() if cache else None
             started = calibrate.start_calibration(
-                ingredients, files, pool, root, debug_samples=0, per_channel=chosen.per_channel
+                ingredients,
+                files,
+                pool,
+                root,
+                debug_samples=0,
+                per_channel=chosen.per_channel,
+                exact_rewrites=exact_rewrites,
             )
             prepared = started.result()
             _refuse_folded(chosen, prepared.folded)

@@ -84,11 +84,13 @@ def write_report(directory: str | Path, *, output: str | Path | None = None) -> 
 
 def _refuse_other_kind(path: Path) -> None:
     """Refuse to write a page over a file that is none, such as a model."""
-    if path.is_file() and path.stat().st_size:
-        with path.open("rb") as stream, storage_errors(path):
-            begin = stream.read(64).lstrip().lower()
-        if not begin.startswith((b"<!doctype html", b"<html")):
-            raise UsageError(f"{path} exists already, and is no HTML page. Choose another name for the page.")
+    begin = b""
+    with storage_errors(path):
+        if path.is_file():
+            with path.open("rb") as stream:
+                begin = stream.read(256).lower()
+    if begin and b"<!doctype html" not in begin and b"<html" not in begin:
+        raise UsageError(f"{path} exists already, and is no HTML page. Choose another name for the page.")
 
 
 def recovered(directory: str | Path) -> Run:

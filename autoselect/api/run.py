@@ -126,7 +126,7 @@ class Run(tables.Run):
         return pd.DataFrame(rows)
 
     def limits(
-        self, targets: str | Iterable[str] | None = None, *, allowed: float | Iterable[float] | None = None
+        self, targets: str | Path | Iterable[str] | None = None, *, allowed: float | Iterable[float] | None = None
     ) -> pd.DataFrame:
         """Tell what would be recommended at each allowed drop, by the members and the rule of the run.
 
@@ -156,7 +156,7 @@ class Run(tables.Run):
 
         if targets is None and allowed is None and RunFolder(self.directory).limits.exists():
             return tables.read_limits(self.directory)
-        names = [targets] if isinstance(targets, str) else None if targets is None else list(targets)
+        names = [str(targets)] if isinstance(targets, str | Path) else None if targets is None else list(targets)
         drops = None if allowed is None else [*allowed] if isinstance(allowed, Iterable) else [allowed]
         return pd.DataFrame(self._asked().limits(names, drops))
 

@@ -31,7 +31,7 @@ from autoselect.cases.settled import Facts, kept_search, settle
 from autoselect.data.bundled import lasting
 from autoselect.domain.pinned import Pins
 from autoselect.domain.quantities import chosen_objectives
-from autoselect.domain.recipe import Recipe
+from autoselect.domain.recipe import ALL_BITS, Recipe
 from autoselect.domain.words import lost
 from autoselect.errors import RunFolderError, UsageError
 from autoselect.isolation.machine import default_workers
@@ -317,6 +317,11 @@ def _asked(settings: SearchSettings) -> tuple[request.Request, RunFolder]:
         quantizer=said.quantizer,
         repairs=said.named_repairs,
     )
+    if given.is_foreign and said.weights < ALL_BITS:
+        raise UsageError(
+            f"weights: {said.weights} bits change weights, and integer ops of another quantizer keep theirs. Leave out "
+            "weights, or integer and quantizer."
+        )
     facts = Facts(
         fallback="search" if profile.runs_hybrid else "float",
         int16=profile.favours_int16 and given.content is None,

@@ -22,7 +22,7 @@ from autoselect.cases.score_jobs import ScoreReply, score, score_errors
 from autoselect.domain.graph import OpKind
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.words import CLOSENESS
-from autoselect.errors import MetricError
+from autoselect.errors import MetricError, ScoreError
 from autoselect.runs.files import write_bytes
 from autoselect.scoring import evaluate
 from autoselect.scoring import paired as pairs
@@ -229,20 +229,38 @@ def scores_again(root: Path) -> tuple[float, ...]:
     return before, float(metric.summarise(rows))
 
 
-class _Silenced:
-    """A runner whose outputs are zeros."""
+class _Counting:
+    """A runner that counts its runs."""
 
     def __init__(self, runner: Running) -> None:
         self._runner: Any = runner
+        self.runs = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runner, name)
 
     def __call__(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
-        return _zeros(self._runner(inputs))
+        return self._counted(self._runner(inputs))
 
     def step(self, inputs: Mapping[str, np.ndarray] | np.ndarray) -> Outputs:
-        return _zeros(self._runner.step(inputs))
+        return self._counted(self._runner.step(inputs))
+
+    def _counted(self, outputs: Outputs) -> Outputs:
+        self.runs += 1
+        return outputs
+
+
+class _Silenced(_Counting):
+    """A runner whose outputs are zeros; it runs so often at most, since an evaluator may wait for others."""
+
+    def __init__(self, runner: Running, most: int) -> None:
+        super().__init__(runner)
+        self._most = most
+
+    def _counted(self, outputs: Outputs) -> Outputs:
+        if self.runs == self._most:
+            raise ScoreError(f"{self._most} runs are enough.")
+        return _zeros(super()._counted(outputs))
 
 
 def _zeros(outputs: Outputs) -> Outputs:
@@ -260,12 +278,13 @@ def _replies_of(case: OpenCase, evaluator: evaluate.Evaluator) -> list[np.ndarra
     if kept is not None and len(kept) > 1 and evaluate.takes(evaluator, "samples"):
         return []
     replies = [] if kept is None else [kept]
-    runner, begun = case.runner(FLOAT), time.perf_counter()
-    replies.append(evaluate.call_evaluator(evaluator, runner, split="search").rows)
+    runner, begun = _Counting(case.runner(FLOAT)), time.perf_counter()
+    replies.append(evaluate.call_evaluator(evaluator, cast("Running", runner), split="search").rows)
     if kept is None or time.perf_counter() - begun < 10.0:  # Seconds: slow evaluators are not paid for a third time.
         with contextlib.suppress(MetricError):  # It need not have a value for what no model answers.
-            evaluate.call_evaluator(evaluator, cast("Running", _Silenced(runner)), split="search")
-        replies.append(evaluate.call_evaluator(evaluator, runner, split="search").rows)
+            silenced = _Silenced(cast("Running", runner), most=runner.runs)
+            evaluate.call_evaluator(evaluator, cast("Running", silenced), split="search")
+        replies.append(evaluate.call_evaluator(evaluator, cast("Running", runner), split="search").rows)
     for rows in replies:
         if rows.shape != replies[0].shape:
             raise MetricError(

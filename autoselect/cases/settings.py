@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Bytes, Option
-from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, checked_settings, data
+from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, checked_settings, data, text_of_path
 from autoselect.data.kinds import Samples
 from autoselect.domain.objectives import Direction
 from autoselect.domain.quantities import DEFAULT_OBJECTIVES, chosen_objectives, parse_size
@@ -208,7 +208,9 @@ class SearchSettings(SharedSettings):
         ),
     ] = 1.0
     search_space: Annotated[
-        str | Path, checked_as(str | Path, str), Option("Name of a bundled space, or a .toml file.", kind=str)
+        str | Path,
+        checked_as(str, text_of_path, first=True),
+        Option("Name of a bundled space, or a .toml file.", kind=str),
     ] = "default"
     scheduler: Annotated[
         Given[Any],
@@ -235,7 +237,7 @@ class SearchSettings(SharedSettings):
     debug_samples: Annotated[int, Field(ge=1), Option("Calibration samples for measuring layer statistics.")] = 50
     target: Annotated[
         str | Path,
-        checked_as(str | Path, str),
+        checked_as(str, text_of_path, first=True),
         _hardware(
             "What the models run on: a profile or .toml file.",
             "It decides the penalty, refuses candidates, and gives the defaults of {fallback} and {io_type}.",

@@ -44,6 +44,11 @@ def checked_as(kind: Any, conversion: Callable[[Any], Any] = lambda value: value
     return GetPydanticSchema(lambda _source, handler: handler(Annotated[kind, validator(checked)]))
 
 
+def text_of_path(value: object) -> object:
+    """A path as text; anything else as it is."""
+    return str(value) if isinstance(value, Path) else value
+
+
 class SharedSettings(BaseModel):
     """A model, its samples, and how to work on them."""
 

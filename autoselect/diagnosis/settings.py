@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from autoselect.cases.option import GOAL, HARDWARE, OUTPUT, SEARCH, Option
-from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, data
+from autoselect.cases.shared_settings import Given, SharedSettings, checked_as, data, text_of_path
 from autoselect.data.kinds import Samples
 from autoselect.domain.recipe import Recipe
 from autoselect.isolation.machine import default_workers
@@ -82,7 +82,7 @@ class DiagnosisSettings(SharedSettings):
     ] = None
     target: Annotated[
         str | Path,
-        checked_as(str | Path, str),
+        checked_as(str, text_of_path, first=True),
         Option(
             "Target that the advice is for.",
             "A bundled target profile, or the path of a ``.toml``.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,25 +71,34 @@ def host_works(graph: Graph, target: Target) -> list[HostWork]:
     return works
 
 
-def left_against_table(compiled: Mapping[str, Any], target: Target, model: str) -> list[str]:
+def left_against_table(graph: Graph, compiled: Mapping[str, Any], target: Target, model: str) -> list[str]:
     """A sentence on ops that a compiler leaves to the host though the table of kernels gives them to the accelerator.
 
-    There is none if the compiler makes no more pieces of the model than the table, or if it has a report of its own.
+    There is none for several chips, and for a chip whose compiler decides about each op, since that has its own report.
 
     Args:
-        compiled: The fields of :class:`autoselect.domain.targets.Compiled`, and what was predicted; empty if the model
-            was not compiled.
+        graph: The model as built.
+        compiled: The fields of :class:`autoselect.domain.targets.Compiled` that the compiler filled in for the model,
+            and what was predicted; empty if it was not compiled.
         target: With the table.
         model: What to call the model.
     """
-    pieces, predicted = compiled.get("segments", 0), compiled.get("predicted_segments", 0)
-    if target.asks_compiler or pieces <= predicted or not compiled["host_ops"]:
+    if not compiled or target.parts or target.asks_compiler:
         return []
-    left = listed([f"{count} {op_type}" for op_type, count in compiled["host_ops"].items()])
+    hosted = (
+        op.op_type
+        for op, placement in zip(graph.ops, judge(graph, target).placements, strict=True)
+        if placement.place in (Place.HOST, Place.NOWHERE) or is_interface(op, graph)
+    )
+    against = Counter(compiled["host_ops"]) - Counter(hosted)
+    if not against:
+        return []
+    left = listed([f"{count} {op_type}" for op_type, count in against.items()])
+    pieces, forecast = counted(compiled["segments"], "piece"), compiled["predicted_segments"]
     return [
-        f"The compiler of {target.name} leaves {left} of {model} to the CPU, and makes {counted(pieces, 'piece')} of "
-        f"the rest, where the profile forecasts {predicted}. The penalty is that of the compiler, and `autoselect "
-        f"inspect --target {target.name}` tells why."
+        f"The compiler of {target.name} leaves {left} of {model} to the CPU, which the profile gives to the accelerator. "
+        f"It makes {pieces} of the rest, where the profile forecasts {forecast}. The penalty is that of the compiler, and "
+        f"`autoselect inspect --target {target.name}` tells why."
     ]
 
 

@@ -5,12 +5,11 @@ dilated convolution that it computes: so a dilated convolution of Keras comes ou
 free. Each output is the same sum in the same order. A DEPTHWISE_CONV_2D stays: LiteRT sums in another order if it is
 dilated. Accelerators run dilated convolutions, but not all of them move values to the batch, least of all those of a
 sequence, or in 16 bits. Nor do all of them read 64-bit indices, which Keras writes where 32 bits
-suffice, or average the channels of a map.
+suffice.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
@@ -357,51 +356,6 @@ def _reshape(model: fb.Model, source: int, result: int) -> fb.Operator:
     return editing.new_op(model, "RESHAPE", [source, shape], result)
 
 
-def _flatten(model: fb.Model) -> list[str]:
-    """Write means over the last axis of maps, and of what has more axes, as means over that of a row, in place.
-
-    Vela leaves the mean over the channels of a map to the CPU, as a layer normalization of a map has it, and gives the
-    accelerator that of a row ("Reduction over depth is only supported if any of h,w,c == 1").
-
-    Returns:
-        What these means wrote: the names of the tensors.
-    """
-    view = GraphView(model)
-    means = [op for op in view.typed("MEAN") if _is_of_map(view, op)]
-    for op in means:
-        source, result = int(op.inputs[0]), int(op.outputs[0])
-        *leading, channels = view.shape(source)
-        rows = math.prod(leading)
-        row = _resized(model, source, (1, rows, channels))
-        mean = _resized(model, result, (1, rows, 1) if op.builtinOptions.keepDims else (1, rows))
-        axis = editing.add_constant(model, f"{fb.tensor_name(view.tensor(mean))}/axis", np.array([2], np.int32))
-        op.inputs, op.outputs = np.array([row, axis], np.int32), np.array([mean], np.int32)
-        view.replace([op], [_reshape(model, source, row), op, _reshape(model, mean, result)])
-    return [fb.tensor_name(view.tensor(int(op.outputs[0]))) for op in means]
-
-
-def _is_of_map(view: GraphView, op: fb.Operator) -> bool:
-    """Whether an op averages the last axis alone, and two others have several steps; no size is free."""
-    source, axes = view.tensor(int(op.inputs[0])), view.tensor(int(op.inputs[1]))
-    shape = fb.shape_of(source)
-    if source.type != schema.TensorType.FLOAT32 or -1 in fb.indices(source.shapeSignature):
-        return False
-    if not fb.is_constant(view.model, axes):
-        return False
-    chosen = {int(axis) % max(len(shape), 1) for axis in fb.constant_values(view.model, axes).ravel()}
-    return chosen == {len(shape) - 1} and shape[-1] > 1 and sum(size > 1 for size in shape[:-1]) > 1
-
-
-def _resized(model: fb.Model, index: int, shape: tuple[int, ...]) -> int:
-    """A further tensor like another one, of this shape."""
-    tensors = model.subgraphs[0].tensors
-    tensor = copy(tensors[index])
-    tensor.name = f"{fb.tensor_name(tensor)}/rows_{len(tensors)}".encode()
-    tensor.shape, tensor.shapeSignature, tensor.buffer = np.array(shape, np.int32), None, 0
-    tensors.append(tensor)
-    return len(tensors) - 1
-
-
 def _forget_ranges(model: fb.Model) -> list[fb.Tensor]:
     """Drop ranges that a converter left in the file, in place: with some the quantizer quantizes what it was denied."""
     tensors = [tensor for tensor in model.subgraphs[0].tensors if tensor.quantization is not None]
@@ -417,7 +371,5 @@ NARROWED = Rewrite(name="indices in 32 bits", applies=has_ops(*_INDEXED), deed=_
 STRIPPED = Rewrite(name="numbers without axes", applies=has_ops(*_COUNTED), deed=_strip)
 
 NORMALISED_ALIKE = (CASTS_FIRST, Rewrite(name="ranges forgotten", deed=_forget_ranges), STRIPPED, RESPELLED)
-FLATTENED = Rewrite(name="means of rows", applies=has_ops("MEAN"), deed=_flatten)
-
-NORMALISED = (*NORMALISED_ALIKE, DILATED, NARROWED, FLATTENED)
+NORMALISED = (*NORMALISED_ALIKE, DILATED, NARROWED)
 """What happens to a float model before the quantizer folds and merges it; the former is all that it may need."""

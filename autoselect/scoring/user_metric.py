@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -73,8 +75,7 @@ class UserMetric(Metric):
         y_true, y_pred = _unpacked(rows, self.name)
         function = self.function()
         try:
-            if callable(reset := getattr(function, "reset_state", None)):
-                reset()
+            _reset(function)
             return function(y_true, y_pred)
         except (Exception, SystemExit) as exc:  # The user's function may raise anything.
             raise MetricError(
@@ -82,6 +83,15 @@ class UserMetric(Metric):
                 f"{type(exc).__name__}: {exc}. Make it work on y_true {y_true.dtype} {y_true.shape} "
                 f"and y_pred {y_pred.dtype} {y_pred.shape}, with which it was called."
             ) from exc
+
+
+def _reset(function: UserFunction) -> None:
+    """Have a metric forget what it was given, if it has a way to do so that needs no argument."""
+    reset = getattr(function, "reset_state", None)
+    if callable(reset):
+        with contextlib.suppress(TypeError, ValueError):
+            inspect.signature(reset).bind()
+            reset()
 
 
 def direction_of(direction: str | None, name: str) -> Direction:

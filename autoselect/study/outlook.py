@@ -19,7 +19,6 @@ from autoselect.cases.feedback import question_of
 from autoselect.cases.prepare import Case
 from autoselect.cases.repeat_jobs import RUNS_AT_LEAST
 from autoselect.cases.settled import Settled
-from autoselect.domain.host_work import left_against_table
 from autoselect.domain.result import Result
 from autoselect.domain.search_space import BoundSpace
 from autoselect.domain.states import EXACT, SIXTEEN
@@ -35,7 +34,7 @@ from autoselect.study.finishing import on_chip
 from autoselect.study.forecasts import plain_forecaster
 from autoselect.study.proposing.problem import Unit
 from autoselect.study.recording.samplers import PROPOSERS
-from autoselect.study.remarks import warned
+from autoselect.study.remarks import left_by_compiler, warned
 from autoselect.study.request import Request
 from autoselect.study.run import opened
 from autoselect.study.setup import repeatability
@@ -206,7 +205,7 @@ def _left_to_host(whole: _Whole, case: Case, settings: Settled, pool: Workers, l
     target = read_target(settings.target)
     model = "the all-integer model"
     messages = on_chip.left_to_host(whole.sha256, model, target, case.files.root, pool)
-    messages += left_against_table(whole.compiled, target, model)
+    messages += left_by_compiler(whole.sha256, whole.compiled, model, target, case.files.root, pool)
     for message in messages:
         listener(Warned(message=message))
     return messages

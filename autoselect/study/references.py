@@ -11,7 +11,7 @@ from pathlib import Path
 
 from autoselect.cases import build_jobs, chip_jobs, clipping_jobs, evidence_jobs, score_jobs
 from autoselect.cases.events import Listener, StageStarted
-from autoselect.cases.files import FLOAT
+from autoselect.cases.files import FLOAT, CaseFiles
 from autoselect.cases.prepare import Case
 from autoselect.cases.scoring_samples import warning_of_groups
 from autoselect.cases.settled import Settled
@@ -191,10 +191,13 @@ def clipping_of(root: Path, pool: Workers, settings: Settled) -> tuple[str, ...]
         remedy = (
             "Bring more calibration samples, from the same source as those that are scored, and prepare them alike."
         )
-        if settings.has_evaluator and not settings.feedback:
+        whose = "calibration saw"
+        if CaseFiles(root=root).integer_model.exists():
+            whose, remedy = "the integer model has", "Quantize it anew, with ranges that hold all values."
+        elif settings.has_evaluator and not settings.feedback:
             state = "If the model has a state, bring consecutive steps."
             remedy = f"{remedy} {state} If an output is fed back as an input, say so with --feedback."
-        cut_off = f"Values leave the ranges that calibration saw, and integers cut them off: {listed(ranges.clipped)}."
+        cut_off = f"Values leave the ranges that {whose}, and integers cut them off: {listed(ranges.clipped)}."
         warnings.append(f"{cut_off} {remedy}")
     if ranges.unfilled:
         warnings.append(

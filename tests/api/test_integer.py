@@ -63,6 +63,13 @@ def search(model: Any, integer: Any, output: Path, **changes: Any) -> autoselect
     return autoselect.search(model, integer=integer, output=output, **{"early_exit": False, **settings, **changes})
 
 
+def test_fewer_bits_do_not_go_with_weights_of_another_quantizer(tmp_path: Path) -> None:
+    model = net(pytest.importorskip("keras"))
+    float_model, integer = converted(model, quantized=False), converted(model)
+    with pytest.raises(UsageError, match="weights: 5"):
+        search(float_model, integer, tmp_path / "run", weights=5, objectives=("accuracy", "download"))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras 3's own, when it saves
 def test_what_the_converter_made_of_the_same_keras_model(tmp_path: Path) -> None:

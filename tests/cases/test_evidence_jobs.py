@@ -309,6 +309,14 @@ def test_an_evaluator_that_goes_on_from_other_outputs_gives_other_scores(monkeyp
     monkeypatch.setattr(evidence_jobs, "open_case", lambda root: case)
     assert evidence_jobs.scores_again(Path()) == (1.0, 1.0, 2 / 3)
 
+    def waiting(runner: Any) -> float:
+        while not runner({})["y"].any():
+            pass
+        return 1.0
+
+    case.scoring.evaluator = waiting
+    assert evidence_jobs.scores_again(Path()) == (1.0, 1.0, 1.0)
+
 
 def test_eight_bits_at_the_inputs_alone_cost_what_float_loses_with_them(made: tuple[CaseFiles, str]) -> None:
     files, _ = made

@@ -84,6 +84,12 @@ def test_the_command_line_wins(called: dict[str, Any]) -> None:
     assert called["keep_int"] == ("b",)
 
 
+def test_dots_that_part_no_key_are_no_nesting(called: dict[str, Any]) -> None:
+    names = ",\n".join('"a.b.c", "d.e.f"' for _ in range(60))
+    text = f"# {110 * '.'} = x\nkeep-int = [\n{names}]\nmax-drop = 0.5 # {110 * '.'}"
+    assert "went-so-far" in search_with(text, "m.tflite").output
+
+
 WRONG = [
     pytest.param("max-dorp = 1", "there is no key 'max-dorp'. Did you mean 'max-drop'?", id="misspelt"),
     pytest.param("[limits]\nmax-drop = 1", "no key 'limits.max-drop'. Did you mean 'max-drop'?", id="in a table"),

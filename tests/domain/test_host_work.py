@@ -55,11 +55,12 @@ def test_each_of_several_chips_is_told_of() -> None:
 
 
 def test_ops_that_a_compiler_leaves_against_the_table_are_told(reviewed: Reviewed) -> None:
-    made = {"segments": 17, "predicted_segments": 1, "host_ops": {"MEAN": 16}}
-    chip = read_target("ethos-u85-256")
-    [message] = left_against_table(made, chip, "the recommended model")
+    graph, model = chain("iiii", "AXAB"), "the recommended model"  # The table gives X to the host.
+    assert [work.ops for work in host_works(graph, NPU)] == [1]
+    made = {"segments": 3, "predicted_segments": 2, "host_ops": {"A": 1, "X": 1}}
+    [message] = left_against_table(graph, made, NPU, model)
     reviewed("a compiler leaves ops that the profile gives to the accelerator", message)
-    assert left_against_table({}, chip, "the recommended model") == []
-    assert left_against_table({**made, "predicted_segments": 17}, chip, "the recommended model") == []
-    assert left_against_table({**made, "host_ops": {}}, chip, "the recommended model") == []
-    assert left_against_table(made, read_target("qualcomm-sm8750"), "the recommended model") == []
+    assert left_against_table(graph, {}, NPU, model) == []
+    assert left_against_table(graph, {**made, "host_ops": {"X": 1}}, NPU, model) == []
+    assert left_against_table(graph, made, read_target("qualcomm-sm8750"), model) == []
+    assert left_against_table(graph, made, together([NPU, replace(NPU, name="other")]), model) == []

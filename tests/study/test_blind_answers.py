@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,6 +14,7 @@ from reviewing import Reviewed
 from settling import settled
 
 from autoselect.cases import evidence_jobs
+from autoselect.cases.files import CaseFiles
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import TrialError
 from autoselect.runs.records import Scores, TrialRecord
@@ -46,7 +49,7 @@ def test_a_float_model_that_knows_nothing_is_warned_of(reviewed: Reviewed) -> No
 
 def test_few_groups_of_an_evaluators_samples_are_told() -> None:
     [message] = warnings_of(FLOAT, "evaluator", Path(), cast("Any", Pool(None, groups=5)))
-    assert "5 groups of search samples" in message
+    assert re.search(r"\b5\b.*search", message)
     assert warnings_of(FLOAT, "evaluator", Path(), cast("Any", Pool(None, groups=20))) == ()
     assert len(warnings_of(FLOAT, "accuracy", Path(), cast("Any", Pool(0.125, groups=5)))) == 2
 
@@ -54,6 +57,15 @@ def test_few_groups_of_an_evaluators_samples_are_told() -> None:
 @pytest.mark.parametrize("found", [None, TrialError("killed")], ids=["it knows more", "nobody knows"])
 def test_else_nothing_is_said(found: Exception | None) -> None:
     assert warnings_of(FLOAT, "accuracy", Path(), cast("Any", Pool(found))) == ()
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_who_decided_the_ranges_that_values_leave_is_told(is_given: bool, tmp_path: Path, reviewed: Reviewed) -> None:
+    if is_given:
+        CaseFiles(root=tmp_path).integer_model.write_bytes(b"integers")
+    ranges = SimpleNamespace(clipped=["input 'x' is beyond on 3 of 9 search samples"], unfilled=[])
+    [message] = clipping_of(tmp_path, cast("Any", Pool(ranges)), settled())
+    reviewed(f"values leave ranges, the integer model is {'given' if is_given else 'made'}", message)
 
 
 def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:

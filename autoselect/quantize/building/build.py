@@ -27,7 +27,7 @@ from autoselect.quantize.repairing.weighted_ops import why_untouched
 from autoselect.tflite import flatbuffer as fb
 from autoselect.tflite import reader
 
-BUILDER_VERSION = "19"
+BUILDER_VERSION = "18"
 """Raised when equal recipes give other bytes or figures than before. Builder 1 had the quantizer build candidates."""
 
 

@@ -62,7 +62,7 @@ def deciding_rows(
     That is the smallest model, too, if the search weighs sizes and no work of an accelerator.
     """
     first = first_pick([name for row in front for name in row.picks])
-    shown = {first, "accurate"} if "penalty" in summary["objectives"] else {first, "accurate", "compact"}
+    shown = {first, "accurate"} if "penalty" in cost_columns(summary) else {first, "accurate", "compact"}
     rows = [(row.label, row) for row in references if row.reference in ("float", "fiq")]
     for row in sorted(front, key=lambda row: first not in row.picks):
         if names := [name for name in row.picks if name in shown]:

@@ -15,7 +15,6 @@ from autoselect.cases.divergence import OnKernels
 from autoselect.cases.events import Listener, StageStarted, Warned
 from autoselect.cases.prepare import Case
 from autoselect.cases.settled import Settled
-from autoselect.domain.host_work import left_against_table
 from autoselect.domain.objectives import Objective
 from autoselect.domain.picks import named_picks
 from autoselect.domain.rule import Standing
@@ -44,6 +43,7 @@ from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording import kept_case
 from autoselect.study.references import Reference, clipping_of
+from autoselect.study.remarks import left_by_compiler
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_unrepeated
 from autoselect.study.setup.target_rules import compiler_summary
@@ -364,7 +364,7 @@ class Finish:
         hidden = channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
         model = "the recommended model"
         on_host = on_chip.left_to_host(recommended.sha256, model, self._target, root, pool)
-        on_host += left_against_table(recommended.compiled, self._target, model)
+        on_host += left_by_compiler(recommended.sha256, recommended.compiled, model, self._target, root, pool)
         for message in on_host:
             listener(Warned(message=message))
         return hidden + on_host
