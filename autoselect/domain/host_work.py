@@ -96,9 +96,9 @@ def left_against_table(graph: Graph, compiled: Mapping[str, Any], target: Target
     left = listed([f"{count} {op_type}" for op_type, count in against.items()])
     pieces, forecast = counted(compiled["segments"], "piece"), compiled["predicted_segments"]
     return [
-        f"The compiler of {target.name} leaves {left} of {model} to the CPU, which the profile gives to the accelerator. "
-        f"It makes {pieces} of the rest, where the profile forecasts {forecast}. The penalty is that of the compiler, and "
-        f"`autoselect inspect --target {target.name}` tells why."
+        f"The compiler of {target.name} leaves {left} of {model} to the CPU, which the profile gives to the "
+        f"accelerator. It makes {pieces} of the rest, where the profile forecasts {forecast}. The penalty is that of the "
+        f"compiler, and `autoselect inspect --target {target.name}` tells why."
     ]
 
 
