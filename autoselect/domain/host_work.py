@@ -97,8 +97,8 @@ def left_against_table(graph: Graph, compiled: Mapping[str, Any], target: Target
     pieces, forecast = counted(compiled["segments"], "piece"), compiled["predicted_segments"]
     return [
         f"The compiler of {target.name} leaves {left} of {model} to the CPU, which the profile gives to the "
-        f"accelerator. It makes {pieces} of the rest, where the profile forecasts {forecast}. The penalty is that of the "
-        f"compiler, and `autoselect inspect --target {target.name}` tells why."
+        f"accelerator. It makes {pieces} of the rest, where the profile forecasts {forecast}. The penalty is that of "
+        f"the compiler, and `autoselect inspect --target {target.name}` tells why."
     ]
 
 
