@@ -21,7 +21,7 @@ else:
 MOST_BYTES = 16 << 20
 
 
-_LONG_KEY = re.compile(r"""^\s*\[*\s*(?:(?:"[^"\n]*"|'[^'\n]*'|[\w-]+)[ \t]*\.[ \t]*){100}""", re.MULTILINE)
+_LONG_KEY = re.compile(r"""^[ \t]*\[*[ \t]*(?:(?:"[^"\n]*"|'[^'\n]*'|[\w-]+)[ \t]*\.[ \t]*){100}""", re.MULTILINE)
 """A key of over 100 parts: tomllib keeps each beginning of it, which takes 10 GB for 50,000 parts."""
 
 
