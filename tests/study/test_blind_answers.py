@@ -59,13 +59,13 @@ def test_else_nothing_is_said(found: Exception | None) -> None:
     assert warnings_of(FLOAT, "accuracy", Path(), cast("Any", Pool(found))) == ()
 
 
-@pytest.mark.parametrize("is_given", [False, True])
-def test_who_decided_the_ranges_that_values_leave_is_told(is_given: bool, tmp_path: Path, reviewed: Reviewed) -> None:
-    if is_given:
-        CaseFiles(root=tmp_path).integer_model.write_bytes(b"integers")
+def test_who_decided_the_ranges_that_values_leave_is_told(tmp_path: Path, reviewed: Reviewed) -> None:
     ranges = SimpleNamespace(clipped=["input 'x' is beyond on 3 of 9 search samples"], unfilled=[])
     [message] = clipping_of(tmp_path, cast("Any", Pool(ranges)), settled())
-    reviewed(f"values leave ranges, the integer model is {'given' if is_given else 'made'}", message)
+    reviewed("values leave calibrated ranges", message)
+    CaseFiles(root=tmp_path).integer_model.write_bytes(b"integers")
+    [message] = clipping_of(tmp_path, cast("Any", Pool(ranges)), settled())
+    reviewed("values leave the ranges of a given integer model", message)
 
 
 def test_a_worker_that_dies_says_nothing_of_clipped_outputs() -> None:

@@ -25,7 +25,8 @@ class Pool:
         assert timeout_seconds == 60.0
         if job is build_jobs.build:
             wide = bool(Recipe.from_json(what).int16_nodes)
-            return SimpleNamespace(sha256="wide" if wide else "narrow", seconds=1.0 + wide, size_bytes=10 + wide)
+            name = "wide" if wide else "narrow"
+            return SimpleNamespace(sha256=name, seconds=1.0 + wide, size_bytes=10 + wide, compiled={})
         if what == self.refused:
             raise ScoreError(f"{what} cannot be run")
         return SimpleNamespace(seconds=9.0 if what == "wide" else 3.0, inference_seconds=2.0, samples=2)
