@@ -100,7 +100,7 @@ def image_folder(
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files below a folder, also behind links; within each of its own folders every folder counts once."""
+    """The files below a folder, also behind links; below each of its subfolders no folder is walked twice."""
     for path in root.iterdir():
         if path.is_dir():
             yield from _files_within(path, {root.resolve()})

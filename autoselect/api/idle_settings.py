@@ -1,8 +1,8 @@
-"""What a user said of a search that nothing reads, so that the run can tell it."""
+"""Finds settings that have no effect in a search, since another setting or the target makes them idle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from autoselect.cases.settings import SearchSettings
@@ -10,10 +10,16 @@ from autoselect.domain.targets import Target
 
 
 class _Reader(NamedTuple):
-    """What some settings take to have an effect."""
+    """Settings that have an effect only under a condition.
+
+    Attributes:
+        names: The settings.
+        reads: The condition, given all settings, the chosen objectives and the target.
+        reason: Why they have no effect otherwise.
+    """
 
     names: Sequence[str]
-    reads: Callable[[SearchSettings, Target], bool]
+    reads: Callable[[SearchSettings, Collection[str], Target], bool]
     reason: str
 
 
@@ -21,28 +27,29 @@ _BESIDE_EVALUATOR = ("evaluation", "heldout", "output_name", "ignore_label", "me
 _READERS = (
     _Reader(
         ("heldout_fraction", "split_seed"),
-        lambda said, _: said.heldout is None or said.evaluator is not None,
+        lambda said, *_: said.heldout is None or said.evaluator is not None,
         "The samples of heldout are all held out",
     ),
     _Reader(
         ("heldout_fraction", "split_seed"),
-        lambda said, _: said.evaluator is None,
+        lambda said, *_: said.evaluator is None,
         "The evaluator brings its own samples",
     ),
-    _Reader(("confidence", "min_gain"), lambda said, _: said.racing, "Without racing no candidate is dropped early"),
-    _Reader(("compiling",), lambda _, target: bool(target.compilers), "The target has no compiler"),
+    _Reader(("latency_threads",), lambda _said, objectives, _: "latency" in objectives, "No objective is latency"),
+    _Reader(("confidence", "min_gain"), lambda said, *_: said.racing, "Without racing no candidate is dropped early"),
+    _Reader(("compiling",), lambda _said, _objectives, target: bool(target.compilers), "The target has no compiler"),
     _Reader(
         ("emulation", "emulation_samples"),
-        lambda _, target: target.asks_compiler,
+        lambda _said, _objectives, target: target.asks_compiler,
         "No vendor of the target's chip has an emulation",
     ),
-    _Reader(("int16",), lambda said, _: not said.int16 or said.fallback != "drq", "Left-out nodes are hybrid alone"),
-    _Reader(("insecure",), lambda said, _: said.scheduler is not None, "There is no scheduler"),
+    _Reader(("int16",), lambda said, *_: not said.int16 or said.fallback != "drq", "Left-out nodes are hybrid alone"),
+    _Reader(("insecure",), lambda said, *_: said.scheduler is not None, "There is no scheduler"),
 )
 
 
-def idle_settings(said: SearchSettings, objectives: Iterable[str], target: Target) -> list[str]:
-    """A note for each reason why settings have no effect, with their names; none if all have one.
+def idle_settings(said: SearchSettings, objectives: Collection[str], target: Target) -> list[str]:
+    """Sentences that name the settings without effect, one for each reason; none if all settings have an effect.
 
     Args:
         said: What the user said. A setting of its default value is not told.
@@ -52,10 +59,8 @@ def idle_settings(said: SearchSettings, objectives: Iterable[str], target: Targe
     notes = [
         f"{reader.reason}. Nothing reads {', '.join(names)}."
         for reader in _READERS
-        if (names := _said(reader.names, said)) and not reader.reads(said, target)
+        if (names := _said(reader.names, said)) and not reader.reads(said, objectives, target)
     ]
-    if "latency" not in objectives and (names := _said(("latency_threads",), said)):
-        notes.append(f"No objective is latency. Nothing reads {', '.join(names)}.")
     if said.evaluator is not None and (names := _said(_BESIDE_EVALUATOR, said)):
         notes.append(
             f"The evaluator brings its own samples and makes the score. Nothing else reads {', '.join(names)}: leave "

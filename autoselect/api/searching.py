@@ -333,7 +333,7 @@ def _asked(settings: SearchSettings) -> tuple[request.Request, RunFolder]:
     if said.per_channel and not profile.per_channel:
         per_tensor = f"Target {profile.name} takes one scale for all channels of a weight, and integer ops have that."
         loaded = replace(loaded, notes=(*loaded.notes, per_tensor))
-    loaded = replace(loaded, notes=(*loaded.notes, *idle_settings(settings, said.objectives, profile)))
+    loaded = replace(loaded, notes=(*loaded.notes, *idle_settings(settings, tuple(said.objectives), profile)))
     live = [name for name, option in declared().items() if option.live and not option.kept]
     sources = {name: describe(getattr(settings, name)) for name in live}
     asked = _request(

@@ -21,7 +21,7 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 class Live(TypedDict, total=False):
-    """What may be an object of one process alone, for type checkers; each is a setting of the same name."""
+    """Keyword arguments, for type checkers, of settings whose values may be objects that no file can keep."""
 
     model: Any
     calibration: Samples | None

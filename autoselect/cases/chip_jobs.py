@@ -23,7 +23,7 @@ from autoselect.cases.files import FLOAT
 from autoselect.cases.open_case import OpenCase, open_case, read_seen
 from autoselect.compilers.opening import compiler_of
 from autoselect.domain.graph import Graph, OpKind, seen_by
-from autoselect.domain.host_work import HostWork, host_works, left_against_table
+from autoselect.domain.host_work import host_works, left_against_table
 from autoselect.domain.objectives import drop_from
 from autoselect.domain.recipe import Recipe
 from autoselect.domain.states import EXACT, SIXTEEN, fields_of
@@ -62,21 +62,22 @@ class ChipReply:
     compiled: dict[str, Any]
 
 
-def host_works_of(root: Path, sha256: str, target: Target) -> list[HostWork]:
-    """What of a candidate each chip leaves to its host by its table of kernels.
+def host_messages(root: Path, sha256: str, compiled: Mapping[str, Any], target: Target, model: str) -> list[str]:
+    """Sentences on what a candidate leaves to the hosts of chips: most of its work, or ops against the profile.
+
+    Args:
+        root: The case.
+        sha256: The candidate.
+        compiled: What the target's compiler made of it; empty if it was not compiled.
+        target: With the chips.
+        model: What to call the candidate.
 
     Raises:
         ModelError: If the file is no TFLite file.
     """
-    return host_works(TfliteFile(open_case(root).files.candidate(sha256).read_bytes()).graph, target)
-
-
-def left_against_table_of(
-    root: Path, sha256: str, compiled: Mapping[str, Any], target: Target, model: str
-) -> list[str]:
-    """What :func:`autoselect.domain.host_work.left_against_table` says of a candidate."""
     graph = TfliteFile(open_case(root).files.candidate(sha256).read_bytes()).graph
-    return left_against_table(graph, compiled, target, model)
+    works = [work.told_of(model) for work in host_works(graph, target) if work.is_most]
+    return works + left_against_table(graph, compiled, target, model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

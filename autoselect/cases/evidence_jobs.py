@@ -251,7 +251,7 @@ class _Counting:
 
 
 class _Silenced(_Counting):
-    """A runner whose outputs are zeros; it runs so often at most, since an evaluator may wait for others."""
+    """A runner that replaces all outputs by zeros; it fails after some runs, as an evaluator may wait for others."""
 
     def __init__(self, runner: Running, most: int) -> None:
         super().__init__(runner)

@@ -122,7 +122,7 @@ class Metric(ABC):
             self._check_target(target, output_shape)
 
     def check_float_score(self, score: float, targets: Sequence[object]) -> None:
-        """Refuse data by which no model has a score that says anything; most metrics cannot tell.
+        """Refuse targets that are not of the outputs' scale, if the float model's score shows it.
 
         Args:
             score: Of the float model, in the metric's own unit.

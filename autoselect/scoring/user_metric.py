@@ -66,7 +66,7 @@ class UserMetric(Metric):
         return function
 
     def mismatched(self, rows: np.ndarray) -> np.ndarray:
-        """Rows as another model might leave them: each target has the outputs of the sample before it."""
+        """Rows of a made-up model: each target is paired with the outputs of the sample before it."""
         values = 3 + int(rows[0, 1]) + int(rows[0, 2])
         begin = values + math.prod(rows[0, 3 : 3 + int(rows[0, 1])].astype(np.int64).tolist())
         return np.concatenate([rows[:, :begin], np.roll(rows[:, begin:], 1, axis=0)], axis=1)

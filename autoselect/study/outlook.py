@@ -34,7 +34,7 @@ from autoselect.study.finishing import on_chip
 from autoselect.study.forecasts import plain_forecaster
 from autoselect.study.proposing.problem import Unit
 from autoselect.study.recording.samplers import PROPOSERS
-from autoselect.study.remarks import left_by_compiler, warned
+from autoselect.study.remarks import warned
 from autoselect.study.request import Request
 from autoselect.study.run import opened
 from autoselect.study.setup import repeatability
@@ -203,9 +203,8 @@ def _left_to_host(whole: _Whole, case: Case, settings: Settled, pool: Workers, l
     if not whole.sha256:
         return []
     target = read_target(settings.target)
-    model = "the all-integer model"
-    messages = on_chip.left_to_host(whole.sha256, model, target, case.files.root, pool)
-    messages += left_by_compiler(whole.sha256, whole.compiled, model, target, case.files.root, pool)
+    of_model = (whole.sha256, whole.compiled, "the all-integer model")
+    messages = on_chip.left_to_host(*of_model, target, case.files.root, pool)
     for message in messages:
         listener(Warned(message=message))
     return messages

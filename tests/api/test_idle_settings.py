@@ -18,7 +18,7 @@ from autoselect.scoring.target_file import read_target
 
 def names_told(target: str = "integer-only", **said: Any) -> list[str]:
     settings = make_settings(model="m.tflite", calibration="c.npz", **said)
-    notes = idle_settings(settings, settings.objectives, read_target(target))
+    notes = idle_settings(settings, tuple(settings.objectives), read_target(target))
     return [name for name in SearchSettings.model_fields if any(name in words_of(note) for note in notes)]
 
 

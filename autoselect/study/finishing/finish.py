@@ -43,7 +43,6 @@ from autoselect.study.proposing.hypervolume_gain import Link
 from autoselect.study.proposing.problem import Problem
 from autoselect.study.recording import kept_case
 from autoselect.study.references import Reference, clipping_of
-from autoselect.study.remarks import left_by_compiler
 from autoselect.study.setup.baselines import REPAIRED
 from autoselect.study.setup.repeatability import confirmed_on_kernels, warn_of_unrepeated
 from autoselect.study.setup.target_rules import compiler_summary
@@ -362,9 +361,8 @@ class Finish:
             return []
         metric, root = self.objectives[0].name, self.case.files.root
         hidden = channels.warnings_of(recommended.sha256, self.case, self.yardstick, metric, pool, listener)
-        model = "the recommended model"
-        on_host = on_chip.left_to_host(recommended.sha256, model, self._target, root, pool)
-        on_host += left_by_compiler(recommended.sha256, recommended.compiled, model, self._target, root, pool)
+        of_model = (recommended.sha256, recommended.compiled, "the recommended model")
+        on_host = on_chip.left_to_host(*of_model, self._target, root, pool)
         for message in on_host:
             listener(Warned(message=message))
         return hidden + on_host

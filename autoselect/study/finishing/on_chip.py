@@ -284,18 +284,20 @@ def by_compilers(member: str, chips: Sequence[OnChip]) -> list[str]:
     return [f"The penalty for several chips is a forecast. By their compilers the model costs {listed(ratios)}."]
 
 
-def left_to_host(sha256: str, model: str, target: Target, root: Path, pool: Workers) -> list[str]:
-    """What is said of chips whose host does most of a model's work, by their tables of kernels.
+def left_to_host(
+    sha256: str, compiled: Mapping[str, Any], model: str, target: Target, root: Path, pool: Workers
+) -> list[str]:
+    """What is said of chips whose host does most of a model's work, and of ops that a compiler leaves to the host.
 
     Args:
         sha256: The candidate.
-        model: What to call it.
+        compiled: What the target's compiler made of it; empty if it was not compiled.
+        model: What to call the model.
         target: With the chips.
         root: The case.
         pool: Where the model is read.
     """
     try:
-        works = pool.call(chip_jobs.host_works_of, root, sha256, target)
+        return pool.call(chip_jobs.host_messages, root, sha256, compiled, target, model)
     except TrialError as exc:
         return [f"What of {model} runs on the host could not be told. {exc}"]
-    return [work.told_of(model) for work in works if work.is_most]
