@@ -100,7 +100,10 @@ def image_folder(
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files below a folder, also behind links; below each of its subfolders no folder is walked twice."""
+    """The files below a folder, also behind links.
+
+    Below each of its direct subfolders no folder is walked twice, so that links in a circle end.
+    """
     for path in root.iterdir():
         if path.is_dir():
             yield from _files_within(path, {root.resolve()})

@@ -21,7 +21,10 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 class Live(TypedDict, total=False):
-    """Keyword arguments, for type checkers, of settings whose values may be objects that no file can keep."""
+    """Settings whose values may be Python objects that no file can keep, such as a function.
+
+    Only type checkers read this class.
+    """
 
     model: Any
     calibration: Samples | None

@@ -204,12 +204,12 @@ def group_count(root: Path) -> int | None:
 
 
 def scores_again(root: Path) -> tuple[float, ...]:
-    """Scores of the float model on all search samples by a user's metric or evaluator; none with any other metric.
+    """Repeated scores of the float model, which differ if the user's metric or evaluator has a state or is random.
 
-    Each score is of another call with the same outputs, and before the last call the function gets other ones. So all
-    are equal unless the function has a state or draws random numbers. The tuple is empty, too, for an evaluator with a
-    parameter ``samples``: its scores of some samples are compared with those of all samples whenever the float model is
-    scored.
+    All are of the same outputs, on all search samples. Before the last one the metric or evaluator is called with
+    other outputs, and that score is dropped. The tuple is empty for a metric of the catalogue, and for an evaluator
+    with a parameter ``samples``: its scores of some samples are compared with those of all samples whenever the float
+    model is scored.
 
     Raises:
         ScoreError: If the interpreter refuses the float model.
@@ -251,7 +251,10 @@ class _Counting:
 
 
 class _Silenced(_Counting):
-    """A runner that replaces all outputs by zeros; it fails after some runs, as an evaluator may wait for others."""
+    """A runner that gives zeros in place of all outputs.
+
+    It raises ScoreError after ``most`` runs, since an evaluator may run the model until an output is not zero.
+    """
 
     def __init__(self, runner: Running, most: int) -> None:
         super().__init__(runner)

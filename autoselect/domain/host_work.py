@@ -74,7 +74,8 @@ def host_works(graph: Graph, target: Target) -> list[HostWork]:
 def left_against_table(graph: Graph, compiled: Mapping[str, Any], target: Target, model: str) -> list[str]:
     """A sentence on ops that a compiler leaves to the host though the table of kernels gives them to the accelerator.
 
-    There is none for several chips, and for a chip whose compiler decides about each op, since that has its own report.
+    The list is empty if there are no such ops, for several chips, and for a chip whose compiler decides about each op,
+    since that has its own report.
 
     Args:
         graph: The model as built.

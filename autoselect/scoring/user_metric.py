@@ -66,7 +66,10 @@ class UserMetric(Metric):
         return function
 
     def mismatched(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of a made-up model: each target is paired with the outputs of the sample before it."""
+        """A copy of the rows in which each target has the outputs of the sample before it, the first those of the last.
+
+        The copy stands for the rows of another model.
+        """
         values = 3 + int(rows[0, 1]) + int(rows[0, 2])
         begin = values + math.prod(rows[0, 3 : 3 + int(rows[0, 1])].astype(np.int64).tolist())
         return np.concatenate([rows[:, :begin], np.roll(rows[:, begin:], 1, axis=0)], axis=1)

@@ -434,7 +434,7 @@ class _Search:
 
 
 def _without_rungs(ladder: Ladder, settings: Settled) -> list[str]:
-    """A warning if no layer gets smaller when its weights have fewer levels."""
+    """A warning if no layer gets smaller when its weights have fewer levels; an empty list if one does."""
     if ladder.rungs:
         return []
     message = f"No layer takes fewer bytes with {settings.weights} bits of its weights than with 8, so all have 8."
