@@ -57,7 +57,8 @@ def merge(
     Args:
         directories: The run folders, two or more; the first decides what they may differ in.
         output: A new folder.
-        model: Needed only if the first run was started with a live object. The same holds for the other ingredients.
+        model: Needed only if the first run was started with a live object, or if its file has moved. The same holds for
+            the other ingredients.
         workers: Processes; as in the first run by default.
 
     Raises:

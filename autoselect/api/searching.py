@@ -145,7 +145,8 @@ def resume(
         trials: New total, no less than the run has; the old one by default. With it a finished run goes on to so
             many, also if the all-integer model is good enough.
         timeout: Seconds from now after which no further candidate is begun; as before by default.
-        model: Needed only if the run was started with a live object. The same holds for the other ingredients.
+        model: Needed only if the run was started with a live object, or if its file has moved. The same holds for the
+            other ingredients.
         workers: Processes; as before by default.
         recipes: Recipes that you made, for example that of an answer of ``run.what_if``, or their files. These are
             scored like all others, as trials of origin ``user``, and nothing is proposed; they are none of the search's
@@ -237,7 +238,8 @@ def continued(
     """A search as the manifest of a run says it was asked for, with other settings where they are given.
 
     Raises:
-        RunFolderError: If the folder holds no run, or one whose live ingredients are not given again.
+        RunFolderError: If the folder holds no run, or one whose live ingredients are not given again, or whose model is
+            no longer where it was.
     """
     manifest = folder.read_manifest("sources", "settings", "metric", "hashes", "versions")
     sources = dict(manifest["sources"])
@@ -248,6 +250,7 @@ def continued(
             raise RunFolderError(
                 f"The run in {folder.root} was started with a live {name}. Pass it again: resume(..., {name}=...)."
             )
+    _refuse_moved(folder, sources.get("model") if given["model"] is None else None)
     chosen: dict[str, Any] = {name: value if value is not None else sources.get(name) for name, value in given.items()}
     limited = {name: value for name, value in limits.items() if value is not None}
     said, facts = kept_search(manifest, **chosen, **further, **limited, cache=cache, listener=listener)
@@ -264,6 +267,14 @@ def continued(
         quantizer=said.quantizer,
     )
     return _request(loaded, given_integer, said, facts, metric=metric or said.metric, sources=sources)
+
+
+def _refuse_moved(folder: RunFolder, model: object) -> None:
+    """Refuse to go on with a run whose model file is not where it was; None for a model that is given again."""
+    if isinstance(model, str) and not Path(model).exists():
+        raise RunFolderError(
+            f"The model of the run in {folder.root} is no longer at {model}. Say where it is: --model (model=...)."
+        )
 
 
 def demo(

@@ -10,13 +10,13 @@ import numpy as np
 from autoselect.cases.files import CaseFiles
 from autoselect.cases.ingredients import Ingredients
 from autoselect.cases.settled import Settled
-from autoselect.data.labelled import labelled_samples
+from autoselect.data.labelled import labelled_samples, unread_arrays
 from autoselect.data.recordings import alike_neighbours, checked, shared_windows
 from autoselect.data.samples import SampleStore
 from autoselect.data.splits import refuse_overlap, split_by_content
 from autoselect.domain.graph import Graph
 from autoselect.domain.tensors import TensorSpec, in_source_order
-from autoselect.domain.words import counted
+from autoselect.domain.words import counted, some
 from autoselect.errors import DataError, MetricError, UsageError
 from autoselect.runs.files import write_json
 from autoselect.scoring.metric_base import Metric
@@ -43,7 +43,7 @@ def prepare_samples(
         **{_TOLD[part]: store.digests for part, store in parts.items()},
     }
     warnings = [*refuse_overlap(digests, allow=settings.allow_overlap), *_overlapping(parts), *_few_groups(parts)]
-    warnings += _copied(parts)
+    warnings += [*_unread(ingredients, inputs), *_copied(parts)]
     warnings += [*_unlabelled(store), *_unnamed_output(outputs, metric), *_silent_inputs(calibration, inputs)]
     return {name: len(part) for name, part in parts.items()}, hashes, warnings
 
@@ -93,6 +93,22 @@ def _overlapping(parts: Mapping[str, SampleStore]) -> list[str]:
     ]
 
 
+def _unread(ingredients: Ingredients, inputs: tuple[TensorSpec, ...]) -> list[str]:
+    """A warning where scoring data hold arrays that nothing reads, such as groups under another name."""
+    unread = dict.fromkeys(
+        name
+        for source in (ingredients.evaluation, ingredients.heldout)
+        if source is not None
+        for name in unread_arrays(source, inputs)
+    )
+    if not unread:
+        return []
+    return [
+        f"Nothing reads {some([repr(name) for name in unread])} of the scoring data. Arrays are read that have the "
+        "name of an input, targets in 'y', and in 'groups' the speaker, subject or recording of each sample."
+    ]
+
+
 def _copied(parts: Mapping[str, SampleStore]) -> list[str]:
     """Warnings where samples are there more than once; a few copies among many samples change nothing."""
     warnings = []
@@ -123,9 +139,9 @@ def warning_of_groups(counts: Mapping[str, int]) -> list[str]:
     few_groups = 20
     if min(counts.values(), default=few_groups) >= few_groups:
         return []
-    summary = " and ".join(f"{count} groups of {_TOLD[part]} samples" for part, count in counts.items())
+    summary = " and ".join(f"{counted(count, 'group')} of {_TOLD[part]} samples" for part, count in counts.items())
     return [
-        f"There are only {summary}. Samples of a group are not independent of each other, so intervals and bounds are "
+        f"Few groups: {summary}. Samples of a group are not independent of each other, so intervals and bounds are "
         f"over groups, and wide with so few. Bring at least {few_groups} groups for each part."
     ]
 

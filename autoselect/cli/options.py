@@ -19,6 +19,7 @@ from autoselect.domain.quantities import parse_size
 from autoselect.errors import UsageError
 from autoselect.sources.wishes import Feedback, Shapes, parse_feedback, parse_shapes
 
+_AGAIN = "What the run had as an object in Python, or what is at another place now"
 _METAVARS: Mapping[Any, str] = {str: "TEXT", int: "N", float: "X", bool: ""}
 
 
@@ -57,6 +58,12 @@ def _metavar(kind: Any) -> str | None:
     """What stands for a value: short for what has one type, the choices where there are some."""
     kinds = [member for member in get_args(kind) or (kind,) if member is not NoneType]
     return _METAVARS.get(kinds[0]) if len(kinds) == 1 else None
+
+
+def said_again(option: Option) -> inspect.Parameter:
+    """A setting of a run as a parameter of a command that goes on with it."""
+    help_text, panel = option.resume or "As in autoselect search.", _AGAIN if option.live else None
+    return parameter_of(option, option_of(option.name, help=help_text, metavar=None, rich_help_panel=panel), None)
 
 
 def parameter_of(option: Option, info: Any, default: Any) -> inspect.Parameter:

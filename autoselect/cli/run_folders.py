@@ -9,20 +9,23 @@ from typing import Annotated, Any
 
 import typer
 
+from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener
-from autoselect.cli.command import with_debug, with_run
+from autoselect.cli.command import with_debug, with_run, with_settings
 from autoselect.cli.console import out, print_lines, results_only_on_stdout, warn, watching
-from autoselect.cli.options import AsJson, option_of
+from autoselect.cli.options import AsJson, option_of, said_again
 from autoselect.domain.words import counted
 from autoselect.errors import PreparationError, UsageError
 from autoselect.runs.run import Run
 from autoselect.tflite.device import FEWEST_ROUNDS, ROUNDS, TOOL
 
 
+@with_settings([said_again(option) for option in declared().values() if option.live])
 @with_run
 def merge(
     *,
     directories: Annotated[list[str], typer.Argument(metavar="RUN", help="Run folders, two or more.")],
+    settings: Mapping[str, Any],
     output: Annotated[str, typer.Option("--output", "-o", help="New folder for what they found together.")],
     workers: Annotated[
         int | None, typer.Option(min=1, help="Worker processes; as in the first run by default.")
@@ -33,7 +36,7 @@ def merge(
     """Make one run of several of the same model, data and metric: their fronts, scored again on the same samples."""
     from autoselect import merge as run_merge
 
-    return run_merge(directories, output=output, workers=workers, cache=not no_cache, listener=listener)
+    return run_merge(directories, output=output, workers=workers, cache=not no_cache, listener=listener, **settings)
 
 
 @with_debug

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import shutil
 from collections.abc import Mapping
@@ -14,12 +13,12 @@ import typer
 
 from autoselect.cases.declared import declared
 from autoselect.cases.events import Listener
-from autoselect.cases.option import DATA, Option
+from autoselect.cases.option import DATA
 from autoselect.cases.settings import SearchSettings
 from autoselect.cli.command import with_debug, with_run, with_settings
 from autoselect.cli.config_file import read_config
 from autoselect.cli.console import warn, watching
-from autoselect.cli.options import AsJson, Quiet, command_line, in_python, option_of, parameter_of, parameters_of
+from autoselect.cli.options import AsJson, Quiet, command_line, in_python, option_of, parameters_of, said_again
 from autoselect.cli.parsing import HelpAll
 from autoselect.cli.progress import clock
 from autoselect.isolation.machine import memory_bytes
@@ -28,18 +27,11 @@ from autoselect.runs.run import Run
 if TYPE_CHECKING:
     from autoselect.study.outlook import Outlook
 
-_LIVE = "What the run had as an object in Python, not as a path or name"
 _BY_HAND = "By hand: recipes, or pins of the trials to come; names, globs or op types, may be repeated"
 Nodes = list[str] | None
-_AS_BEFORE = "As in autoselect search."
 
 
-def _parameter(option: Option) -> inspect.Parameter:
-    help_text, panel = option.resume or _AS_BEFORE, _LIVE if option.live else None
-    return parameter_of(option, option_of(option.name, help=help_text, metavar=None, rich_help_panel=panel), None)
-
-
-@with_settings([_parameter(option) for option in declared().values() if option.live or option.resume])
+@with_settings([said_again(option) for option in declared().values() if option.live or option.resume])
 @with_run
 def resume(
     *,

@@ -94,15 +94,16 @@ def what_if(
     if as_json:
         print_json({**answer.as_dict(), "score": scored, "path": None if build is None else str(build)})
         return
-    _print([before, answer] if answer.recipe != before.recipe else [answer], before.name)
+    how = "--score tells." if scored is None else ""
+    _print([before, answer] if answer.recipe != before.recipe else [answer], before.name, how)
     if scored is not None:
         _print_score(scored)
     if build is not None:
         print_lines(["", f"Written to {build}."])
 
 
-def _print(answers: list[Any], start: str) -> None:
-    """The answer beside what it was made of."""
+def _print(answers: list[Any], start: str, how: str) -> None:
+    """The answer beside what it was made of, and ``how`` one learns what nobody knows."""
     from autoselect.report.tables.model_tables import aligned
     from autoselect.report.tables.what_if_rows import answer_rows, answer_sentences
 
@@ -110,7 +111,7 @@ def _print(answers: list[Any], start: str) -> None:
     out().print(f"{answer.name}, on {answer.target}", style="bold", markup=False, soft_wrap=True)
     headings = [start, "changed"][-len(answers) :] if len(answers) > 1 else [start]
     print_lines(aligned(answer_rows(answers, headings)))
-    for sentence in answer_sentences(answer):
+    for sentence in answer_sentences(answer, how):
         out().print(f"\n{sentence}", markup=False)
 
 

@@ -137,9 +137,14 @@ def numeric_array(value: object, where: str) -> np.ndarray:
             + ("Give all rows one length, or yield them one by one." if is_list else "Make it a NumPy array first.")
         ) from exc
     if array.dtype.kind not in "biufc":
+        is_text = array.dtype.kind in "SU" or any(isinstance(item, str) for item in array.flat)
         raise DataError(
             f"{where}: expected an array of numbers, got {type(value).__name__} of dtype {array.dtype}. "
-            "Convert it to a float or integer array."
+            + (
+                "Number what it names: classes from 0 on, in the order of the model's outputs."
+                if is_text
+                else "Convert it to a float or integer array."
+            )
         )
     return array
 

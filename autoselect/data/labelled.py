@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from autoselect.data.fit import fit_sample, is_signature_sample, numeric_array
 from autoselect.data.samples import LabelledSample
 from autoselect.data.sources import has_stack_per_input, numbered_items, stacks_in, unwrap
-from autoselect.data.stacks import Stack, check_lengths, input_stacks, labels_of, stack_of, stacked_samples
+from autoselect.data.stacks import Stack, check_lengths, input_names, input_stacks, labels_of, stack_of, stacked_samples
 from autoselect.domain.tensors import TensorSpec
 from autoselect.errors import DataError
 
@@ -79,6 +80,22 @@ def labelled_samples(
         raise DataError(_no_targets([*stacks]))
     picked = input_stacks(stacks, inputs, where=_PURPOSE, beside=labels)
     return _pairs_of_stacks(picked, labels, inputs)
+
+
+def unread_arrays(source: object, inputs: Sequence[TensorSpec]) -> list[str]:
+    """The names of arrays of a ``.npz`` file or a dict that are neither inputs nor targets nor groups.
+
+    Args:
+        source: As :func:`labelled_samples` takes it; what has to be called to be read is not looked at.
+        inputs: The model's inputs.
+    """
+    is_file = isinstance(source, (str, Path)) and str(source).endswith(".npz")
+    if not is_file and not isinstance(source, Mapping):
+        return []
+    names = [*(stacks_in(source, [spec.key for spec in inputs], purpose=_PURPOSE) or {})]
+    labels = {_TARGETS, _GROUPS}
+    read = labels | {*input_names(names, inputs, labels).values()}
+    return [name for name in names if name not in read]
 
 
 def without_targets(source: object, keys: Sequence[str]) -> object:
@@ -200,6 +217,6 @@ def _label(value: object, where: str) -> str:
     if array.ndim or array.dtype.kind not in "biuSU":
         raise DataError(
             f"{where}: expected a whole number or a text for each sample, got {array.dtype} of shape {array.shape}. "
-            "Number the speakers, subjects or recordings, or name them."
+            "Number the speakers, subjects or recordings, or name them; weights of samples are not taken."
         )
     return str(array.item())

@@ -108,8 +108,8 @@ def numbered_items(data: object, *, purpose: str, signature: str | None = None) 
             set serves all signatures of a ``TFLiteConverter``. None takes all samples.
 
     Raises:
-        DataError: If the data cannot be iterated, if they raise meanwhile (the message names exception and item), or
-            if all samples name other signatures.
+        DataError: If the data cannot be iterated or say that they never end, if they raise meanwhile (the message names
+            exception and item), or if all samples name other signatures.
     """
     left, is_empty = dict[str, None](), True
     for number, item in _numbered(data, purpose):
@@ -136,6 +136,11 @@ def _signature_of(item: Any) -> str | None:
 def _numbered(data: object, purpose: str) -> Iterator[tuple[int, Any]]:
     if not isinstance(data, Iterable):
         raise DataError(f"{purpose}: expected {_FORMS}, got {type(data).__name__}. Give one of these forms.")
+    if _is_endless(data):
+        raise DataError(
+            f"{purpose}: expected a data set that ends, got one that repeats for ever. Leave out .repeat(), or take a "
+            "number of its items: .take(n)."
+        )
     items = iter(data)
     number = 0
     while True:
@@ -152,3 +157,10 @@ def _numbered(data: object, purpose: str) -> Iterator[tuple[int, Any]]:
             ) from exc
         yield number, item
         number += 1
+
+
+def _is_endless(data: object) -> bool:
+    """Whether a ``tf.data.Dataset`` says that it repeats for ever."""
+    infinite = -1  # tf.data.INFINITE_CARDINALITY
+    cardinality = getattr(data, "cardinality", None)
+    return callable(cardinality) and hasattr(data, "element_spec") and int(cardinality()) == infinite

@@ -219,10 +219,7 @@ def input_stacks(
     Raises:
         DataError: If an input is missing, a shape does not fit, or lengths differ.
     """
-    names = names_by_key(stacks, inputs)
-    others = [name for name in stacks if name not in beside]
-    if not names and len(inputs) == 1 and (SOLE_INPUT in stacks or len(others) == 1):
-        names = {inputs[0].key: SOLE_INPUT if SOLE_INPUT in stacks else others[0]}
+    names = input_names(stacks, inputs, beside)
     if len(names) < len(inputs):
         sole = f" (or {SOLE_INPUT!r})" if len(inputs) == 1 and inputs[0].key != SOLE_INPUT else ""
         raise OtherInputs(
@@ -232,6 +229,15 @@ def input_stacks(
     picked = {spec.key: _checked(stacks[names[spec.key]](), spec) for spec in inputs}
     check_lengths(list(picked.values()), where=where)
     return picked
+
+
+def input_names(names: Collection[str], inputs: Sequence[TensorSpec], beside: Collection[str] = ()) -> dict[str, str]:
+    """The name of the array of each input that has one, as :func:`input_stacks` picks it."""
+    found_names = names_by_key(names, inputs)
+    others = [name for name in names if name not in beside]
+    if not found_names and len(inputs) == 1 and (SOLE_INPUT in names or len(others) == 1):
+        return {inputs[0].key: SOLE_INPUT if SOLE_INPUT in names else others[0]}
+    return found_names
 
 
 def check_lengths(stacks: Sequence[Stack], *, where: str) -> None:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import shutil
-import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,15 +79,16 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+        # With the permissions that new files of this user get, which mkstemp leaves out.
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-            os.chmod(name, 0o644)
-            os.replace(name, path)
+            os.replace(beside, path)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(name)
+                beside.unlink()
             raise
 
 

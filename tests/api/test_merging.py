@@ -15,9 +15,11 @@ import numpy as np
 import pandas as pd
 import pump
 import pytest
+from typer.testing import CliRunner
 
 import autoselect
 from autoselect.cases.events import Event, StageStarted, TrialFinished
+from autoselect.cli.main import app
 from autoselect.domain.layers import LayerTable
 from autoselect.domain.recipe import Recipe
 from autoselect.errors import RunFolderError, UsageError
@@ -71,6 +73,24 @@ def test_a_merged_run_has_the_front_of_both(two: tuple[autoselect.Run, autoselec
         assert pump.sha256(merged.directory / row.file) == row.sha256
     kept = merged.manifest
     assert {k: kept[k] for k in ("hashes", "metric")} == {k: two[0].manifest[k] for k in ("hashes", "metric")}
+
+
+def test_runs_whose_model_has_moved_are_told_where_it_is(
+    two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path
+) -> None:
+    folders = [shutil.copytree(run.directory, tmp_path / str(i)) for i, run in enumerate(two)]
+    manifest = RunFolder(folders[0]).read_manifest()
+    moved = shutil.copy(manifest["sources"]["model"], tmp_path / "moved.tflite")
+    manifest["sources"]["model"] = "/gone/model.tflite"
+    RunFolder(folders[0]).write_manifest(manifest)
+    arguments = ["merge", *map(str, folders), "-o", str(tmp_path / "merged")]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 7, refused.output
+    assert "no longer at /gone/model.tflite" in " ".join(refused.output.split())
+    assert "--model" in refused.output
+    done = CliRunner().invoke(app, [*arguments, "--model", str(moved)])
+    assert done.exit_code == 0, done.output
+    assert autoselect.load_run(tmp_path / "merged").status == "complete"
 
 
 @pytest.mark.slow

@@ -98,6 +98,17 @@ def test_groups_stay_whole_and_few_of_them_are_told(tmp_path: Path) -> None:
     assert [told for told in warnings if "5 groups" in told]
 
 
+def test_arrays_that_nothing_reads_are_told(tmp_path: Path) -> None:
+    subjects = two("a", "b") | {"group": np.arange(COUNT), "ids": np.arange(COUNT)}
+    (unread,) = prepared(tmp_path / "dict", subjects, ("a", "b"))[1]
+    assert "'group', 'ids'" in unread
+    np.savez(tmp_path / "one.npz", a=LEFT, x=LEFT, y=LABELS)
+    (unread,) = prepared(tmp_path / "file", str(tmp_path / "one.npz"), ("a",))[1]
+    assert "'x'" in unread
+    np.savez(tmp_path / "other.npz", other=LEFT, y=LABELS)
+    assert prepared(tmp_path / "other", tmp_path / "other.npz", ("a",))[1] == []
+
+
 def test_many_groups_are_not_told(tmp_path: Path) -> None:
     _, warnings = prepared(tmp_path, two("a", "b") | {"groups": np.arange(COUNT)}, ("a", "b"))
     assert warnings == []
@@ -134,7 +145,7 @@ def test_windows_on_one_side_are_not_told(tmp_path: Path) -> None:
     assert prepared(tmp_path / "apart", windows(64), ("a",), width=64)[1] == []
     grouped = windows(32) | {"groups": np.arange(COUNT) // (COUNT // 2)}
     (few,) = prepared(tmp_path / "grouped", grouped, ("a",), width=64)[1]
-    assert "1 groups" in few
+    assert "1 group of " in few
 
 
 def test_the_scored_one_of_several_outputs_is_told(tmp_path: Path) -> None:

@@ -157,9 +157,9 @@ def test_rows_are_told_with_their_units(reviewed: Reviewed) -> None:
 def test_an_answer_that_a_compiler_gave_stands_beside_one_that_it_did_not() -> None:
     made = {**ANSWER, "compiled": True, "penalty": 40.0}
     rows = {name.strip(): others for name, *others in answer_rows([made, ANSWER], ["int8", "changed"])}
-    assert rows["penalty"] == ["40.00 (compiled)", "9.40"]
+    assert rows["penalty"] == ["40.00 (compiled)", "9.40 (forecast)"]
     for name in ("segments", "crossing"):
-        assert [cell.endswith("(compiled)") for cell in rows[name]] == [True, False]
+        assert [cell.split()[-1] for cell in rows[name]] == ["(compiled)", "(forecast)"]
     assert rows["by forecast"] == ["9.40", "9.40"]  # Who costs no more is told by these.
     assert "by forecast" not in {name.strip() for name, *_ in answer_rows([ANSWER, ANSWER], ["int8", "changed"])}
     (penalty,) = [row[1:] for row in answer_rows([{**ANSWER, "penalty": 1_316_528.4}], ["int8"]) if row[0] == "penalty"]
@@ -171,6 +171,7 @@ def test_what_nobody_knows_is_a_dash_and_a_sentence(reviewed: Reviewed) -> None:
     rows = dict(answer_rows([unknown], ["changed"]))
     assert {rows["expected"], rows["nine in ten"], rows["on the front"]} == {"–"}
     reviewed("what nobody knows", answer_sentences(unknown))
+    assert not [sentence for sentence in answer_sentences(unknown, "") if "--score" in sentence]
 
 
 def test_limits_are_shown_by_show(folder: Path) -> None:

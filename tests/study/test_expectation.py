@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,6 +88,27 @@ def test_what_few_trials_are_as_far_as_may_lose_more_than_all_of_them() -> None:
     assert expectation.likely(ruined).high > most > expectation.likely(ruined).drop
     assert expectation.likely(ruined).high > capped.likely(ruined).high == pytest.approx(0.35)
     assert capped.chance_within(ruined, 0.36) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_near_copies_of_one_candidate_do_not_narrow_an_interval_below_the_noise_of_the_samples() -> None:
+    world, noise = World(0, 0.0, 0.0), 0.05
+    slightest = np.argsort(world.terms)[:12].tolist()
+    copies = [replace(world.seen(1 << place), loss=0.2, noise=noise) for place in slightest]
+    others = [replace(world.seen(mask), loss=0.2, noise=noise) for mask in (0, 0xFF00, 0x0FF0, 0x00FF)]
+    expectation = Expectation.of(world.problem, [*copies, *others])
+    assert expectation is not None
+    likely = expectation.likely(Mask(0xF00F))
+    assert likely.high - likely.low > 2.0 * 1.6 * noise
+
+
+def test_a_spread_is_no_less_than_the_noise_of_the_losses_nearby() -> None:
+    x, losses = np.array([-4.0, -3.9, -1.0, -0.9]), np.array([0.1, 0.1, 0.4, 0.4])
+    noise = np.array([0.01, 0.01, 0.2, math.nan])
+    link, plain = fit_link(x, losses, np.ones(4), noise), fit_link(x, losses)
+    assert (link.spreads >= plain.spreads).all()
+    near, far = np.interp([-4.0, -1.0], link.grid, link.spreads)
+    assert plain.spreads.max() < near < 0.5 * far
+    assert (fit_link(x, losses, np.ones(4), np.full(4, math.nan)).spreads == plain.spreads).all()
 
 
 def test_too_few_candidates_tell_nothing() -> None:

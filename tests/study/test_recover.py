@@ -110,6 +110,27 @@ def test_a_missing_table_is_written_again(folder: RunFolder, name: str) -> None:
     assert load_run(folder.root).status == "interrupted"
 
 
+@pytest.mark.parametrize("name", ["summary.json", "trials.csv", "front.csv", "layer_statistics.csv"])
+def test_a_finished_run_that_lost_a_table_is_not_written_again_without_its_held_out_scores(
+    folder: RunFolder, name: str
+) -> None:
+    recover(folder)
+    folder.summary.write_text(json.dumps(json.loads(folder.summary.read_text()) | {"status": "complete"}))
+    folder.front_table.write_text("id,pick,file,heldout_accuracy\na,,front/a.tflite,0.9\n")
+    (folder.root / name).unlink()
+    before = {path: path.read_bytes() for path in folder.root.iterdir() if path.is_file()}
+    with pytest.raises(RunFolderError, match=f"finished run that has lost {name}.*resume"):
+        recover(folder)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_front_with_a_figure_that_is_none_is_damaged(folder: RunFolder) -> None:
+    recover(folder)
+    folder.front_table.write_text("id,pick,file,size_bytes\na,,front/a.tflite,9\nb,,front/b.tflite,abc\n")
+    with pytest.raises(RunFolderError, match="numbers in column 'size_bytes', got 'abc'"):
+        load_run(folder.root)
+
+
 def test_half_a_summary_is_written_again(folder: RunFolder) -> None:
     recover(folder)
     folder.summary.write_text(folder.summary.read_text()[:40])

@@ -17,13 +17,16 @@ _KINDS = ("integer", "int16", "hybrid", "float", "folded")
 
 def answer_rows(answers: Sequence[Mapping[str, Any]], headings: Sequence[str]) -> list[Row]:
     """One row for each figure, one column for each answer, with a heading."""
-    columns = [dict(_cells(answer)) for answer in answers]
-    names = [name for name in columns[0] if name != _FORECAST or any(answer["compiled"] for answer in answers)]
+    is_mixed = any(answer["compiled"] for answer in answers)
+    columns = [dict(_cells(answer, is_mixed)) for answer in answers]
+    names = [name for name in columns[0] if name != _FORECAST or is_mixed]
     return [("", *headings), *((name, *(column[name] for column in columns)) for name in names)]
 
 
-def _cells(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    metric, mark = str(answer["metric"]), " (compiled)" if answer["compiled"] else ""
+def _cells(answer: Mapping[str, Any], is_mixed: bool) -> Iterator[tuple[str, str]]:
+    """Names and figures; where a compiler gave some of the answers' figures, each says whose it is."""
+    metric = str(answer["metric"])
+    mark = " (compiled)" if answer["compiled"] else " (forecast)" if is_mixed else ""
     yield "size", format_size(answer["size_bytes"])
     yield "penalty", format_penalty(answer["penalty"]) + mark
     yield _FORECAST, format_penalty(answer["forecast_penalty"])
@@ -52,16 +55,21 @@ def _share(chance: float | None) -> str:
 
 
 def answer_sentences(answer: Mapping[str, Any], how: str = "--score tells.") -> list[str]:
-    """What the rows do not say of an answer; ``how`` says how one learns what nobody knows."""
+    """What the rows do not say of an answer.
+
+    Args:
+        answer: As ``WhatIf.as_dict`` gives it.
+        how: How one learns what nobody knows; empty if the candidate was just scored.
+    """
     remarks, metric = [], str(answer["metric"])
     if answer["refusal"]:
         remarks.append(f"{answer['refusal']}.")
     if answer["unknown"]:
-        remarks.append(f"Nobody knows what it loses: {answer['unknown']}. {how}")
+        remarks.append(f"The trials do not tell what it loses: {answer['unknown']}. {how}".rstrip())
     if answer["approximate"]:
         remarks.append(
             "It parts nodes that the search moves together, so no trial is like it: the guess is that of the nearest "
-            f"candidate that does not, and less sure. {how}"
+            f"candidate that does not, and less sure. {how}".rstrip()
         )
     if answer["fallbacks"]:
         reasons = sorted(set(answer["fallbacks"].values()))

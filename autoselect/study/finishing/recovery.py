@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from typing import Any
 
 from autoselect.cases.events import ignore
@@ -13,6 +14,7 @@ from autoselect.domain.graph import Graph
 from autoselect.domain.layers import COLUMNS, LayerTable
 from autoselect.domain.objectives import Objective
 from autoselect.domain.quantities import objectives_of
+from autoselect.domain.words import some
 from autoselect.errors import RunFolderError
 from autoselect.runs.files import write_table
 from autoselect.runs.folder import RunFolder, nodes_of, read_json
@@ -32,9 +34,11 @@ def recover(folder: RunFolder) -> bool:
         Whether anything had to be written.
 
     Raises:
-        RunFolderError: If the folder holds no run, or another process is working in it.
+        RunFolderError: If the folder holds no run, or a finished one that has lost a table, or if another process is
+            working in it.
     """
     manifest = folder.read_manifest("settings", "metric", "counts", "hashes")
+    _refuse_loss(folder)
     if not folder.study.exists() and folder.summary.exists():
         return False
     if _trials_told(folder) == len(read_records(folder.study)):
@@ -49,6 +53,32 @@ def recover(folder: RunFolder) -> bool:
             write_table(folder.layer_statistics, COLUMNS, ())
         _finish(folder, manifest, settings, objectives).write(records, _float_model(folder, manifest), None, ignore)
     return True
+
+
+def _refuse_loss(folder: RunFolder) -> None:
+    """Refuse a run that came to its end and has lost a table since: what is written anew has no held-out scores.
+
+    Raises:
+        RunFolderError: With the table's name.
+    """
+    tables = (folder.summary, folder.trials, folder.front_table, folder.layer_statistics)
+    missing = [path.name for path in tables if not path.exists()]
+    if missing and _came_to_its_end(folder):
+        raise RunFolderError(
+            f"{folder.root} holds a finished run that has lost {some(missing)}. Copy the run folder once more, or let "
+            f"it be written anew: {folder.resuming}."
+        )
+
+
+def _came_to_its_end(folder: RunFolder) -> bool:
+    """Whether the summary says so, or without one a front that has held-out scores."""
+    if folder.summary.exists():
+        return bool(read_json(folder.summary, missing="").get("status") != "interrupted")
+    if not folder.front_table.exists():
+        return False
+    with folder.front_table.open(encoding="utf-8", newline="") as stream:
+        rows = [*csv.DictReader(stream)]
+    return any(value for row in rows for name, value in row.items() if str(name).startswith("heldout_"))
 
 
 def _trials_told(folder: RunFolder) -> int | None:

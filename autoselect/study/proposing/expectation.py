@@ -56,13 +56,13 @@ class Expectation:
     """Predicts from the trials of a search how close a candidate's outputs are to float's, then what it loses.
 
     An interval is for the loss that a score would measure. So it allows for the surrogate's doubt about the closeness,
-    and for how losses of equally close candidates differ, the noise of the samples included. The trials set its width:
-    the losses of each group of like candidates are predicted from all other groups, and all standard deviations are
-    multiplied by the one factor with which nine in ten intervals hold the measured loss (cross-conformal prediction:
-    Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Whole groups are
-    left out, because many trials are close neighbours of each other, and few candidates that are asked about have such
-    a neighbour. If few groups are as far from float as a candidate, its interval also allows for a larger loss than
-    theirs: see :class:`autoselect.study.proposing.unseen.Unseen`.
+    and for how losses of equally close candidates differ, by no less than the noise of the samples. The trials may
+    widen it: the losses of each group of like candidates are predicted from all other groups, and all standard
+    deviations are multiplied by the one factor, 1 or more, with which nine in ten intervals hold the measured loss
+    (cross-conformal prediction: Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence
+    74, 2015). Whole groups are left out, because many trials are close neighbours of each other, and few candidates
+    that are asked about have such a neighbour. If few groups are as far from float as a candidate, its interval also
+    allows for a larger loss than theirs: see :class:`autoselect.study.proposing.unseen.Unseen`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Expectation:
         self._lately: tuple[object, _Believed] | None = None
         self._surrogate = Surrogate(problem)
         learn(self._surrogate, seen)
-        figures = np.array([(s.log_divergence, s.likely_loss, s.share) for s in seen]).T
+        figures = np.array([(s.log_divergence, s.likely_loss, s.share, s.noise) for s in seen]).T
         self._link: Link = fit_link(*figures)
         self._likeness = Likeness(problem, self._link, [s.mask for s in seen], *figures[:2])
 
@@ -156,9 +156,13 @@ class Expectation:
 
 
 def _width_for(problem: Problem, seen: Sequence[Seen], most: float) -> float:
-    """The factor of all deviations with which intervals hold as many losses as they promise."""
+    """The factor of all deviations with which intervals hold as many losses as they promise, at least 1.
+
+    It never narrows an interval: near copies of one candidate fall into several groups and foretell each other well,
+    which says nothing of the candidates that are asked about.
+    """
     needed = [_needed(problem, seen, most, count) for count in _GROUPS]
-    return max((float(np.quantile(widths, COVERED)) for widths in needed if widths), default=1.0)
+    return max([1.0, *(float(np.quantile(widths, COVERED)) for widths in needed if widths)])
 
 
 def _needed(problem: Problem, seen: Sequence[Seen], most: float, count: int) -> list[float]:

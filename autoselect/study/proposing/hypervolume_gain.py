@@ -112,13 +112,20 @@ class Link:
         return np.where(np.isfinite(log_divergences), self.without_noise(log_divergences, losses, noise)[0], losses)
 
 
-def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarray | None = None) -> Link:
+def fit_link(
+    log_divergences: np.ndarray,
+    losses: np.ndarray,
+    weights: np.ndarray | None = None,
+    noise: np.ndarray | None = None,
+) -> Link:
     """Fit the loss of candidates as a rising function of their log divergence.
 
     Args:
         log_divergences: Shape (n,), n at least 1.
         losses: Shape (n,), in the metric's unit; 0 is as good as float.
         weights: Shape (n,), above 0: for what share of a full score each loss stands. All for one by default.
+        noise: Standard error of each loss, shape (n,), NaN where it is unknown. Losses of equally close candidates are
+            then taken to differ by no less: those of near copies differ by less, as their errors are the same.
     """
     order = np.argsort(log_divergences, kind="stable")
     x = np.concatenate([[log_divergences.min() - constants.BELOW], log_divergences[order]])
@@ -128,6 +135,9 @@ def fit_link(log_divergences: np.ndarray, losses: np.ndarray, weights: np.ndarra
     left = y[1:] - np.interp(x[1:], xs, ys)
     grid = np.linspace(x[0], x[-1], 64)
     spreads = np.sqrt(_variances(grid, x[1:], left**2, shares))
+    if noise is not None and (known := np.isfinite(noise[order])).any():
+        errors = _variances(grid, x[1:][known], noise[order][known] ** 2, shares[known])
+        spreads = np.maximum(spreads, np.sqrt(errors))
     return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(spreads, max(1e-3 * float(np.ptp(losses)), 1e-9)))
 
 
