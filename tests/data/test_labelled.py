@@ -276,17 +276,17 @@ def test_a_data_set_that_repeats_for_ever_is_refused_before_it_is_read() -> None
     import tensorflow as tf
 
     finite = tf.data.Dataset.from_tensor_slices((X, Y))
-    with pytest.raises(DataError, match="repeats for ever"):
+    with pytest.raises(DataError, match=r"\.take\(n\)"):
         list(labelled_samples(finite.repeat(), ONE, targets_required=True))
     assert len(list(labelled_samples(finite.repeat().take(9), ONE, targets_required=True))) == 9
 
 
 @pytest.mark.parametrize("names", [["cat", "dog", "cat", "dog"], np.array(["cat"] * 4, object)], ids=["str", "objects"])
 def test_names_of_classes_are_told_to_become_numbers(names: object) -> None:
-    with pytest.raises(DataError, match="order of the model's outputs"):
+    with pytest.raises(DataError, match="from 0 on"):
         list(labelled_samples((X, names), ONE, targets_required=True))
 
 
 def test_weights_of_samples_are_told_to_be_no_groups() -> None:
-    with pytest.raises(DataError, match="weights of samples"):
+    with pytest.raises(DataError, match="weights of"):
         list(labelled_samples((X, Y, np.array([0.5, 1.0, 1.0, 2.0])), ONE, targets_required=True))

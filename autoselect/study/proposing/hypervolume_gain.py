@@ -135,8 +135,8 @@ def fit_link(
     left = y[1:] - np.interp(x[1:], xs, ys)
     grid = np.linspace(x[0], x[-1], 64)
     spreads = np.sqrt(_variances(grid, x[1:], left**2, shares))
-    if noise is not None and (known := np.isfinite(noise[order])).any():
-        errors = _variances(grid, x[1:][known], noise[order][known] ** 2, shares[known])
+    if noise is not None and (measured := np.isfinite(noise[order])).any():
+        errors = _variances(grid, x[1:][measured], noise[order][measured] ** 2, shares[measured])
         spreads = np.maximum(spreads, np.sqrt(errors))
     return Link(xs=xs, ys=ys, grid=grid, spreads=np.maximum(spreads, max(1e-3 * float(np.ptp(losses)), 1e-9)))
 
