@@ -26,7 +26,7 @@ from autoselect.report.tables.result_lines import cells, result_lines
 from autoselect.runs.folder import RunFolder
 from autoselect.runs.records import fallbacks_in
 from autoselect.study import run as study_run
-from autoselect.study.recording.manifest import contents_that_differ
+from autoselect.study.recording.manifest import contents_that_differ, refuse_other_metric
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -92,10 +92,11 @@ def merge(
         scheduler=scheduler,
         insecure=insecure,
     )
+    refuse_other_metric(first, runs[0].manifest, request)
     alike = (replace(recipe, io_type=request.settings.io_type) for recipe in recipes)
     members = tuple({recipe.fingerprint: recipe for recipe in alike}.values())
     with workers_of(request):
-        study_run.start(replace(request, members=members), target, logged(listener))
+        study_run.start(replace(request, members=members), target, logged(listener), like=first)
     return drawn(target)
 
 

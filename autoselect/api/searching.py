@@ -251,6 +251,8 @@ def continued(
                 f"The run in {folder.root} was started with a live {name}. Pass it again: resume(..., {name}=...)."
             )
     _refuse_moved(folder, sources.get("model") if given["model"] is None else None)
+    places = {name: describe(value) for name, value in given.items() if value is not None}
+    sources |= {name: place for name, place in places.items() if place != LIVE}
     chosen: dict[str, Any] = {name: value if value is not None else sources.get(name) for name, value in given.items()}
     limited = {name: value for name, value in limits.items() if value is not None}
     said, facts = kept_search(manifest, **chosen, **further, **limited, cache=cache, listener=listener)

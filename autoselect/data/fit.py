@@ -141,7 +141,7 @@ def numeric_array(value: object, where: str) -> np.ndarray:
         raise DataError(
             f"{where}: expected an array of numbers, got {type(value).__name__} of dtype {array.dtype}. "
             + (
-                "Number what it names: classes from 0 on, in the order of the model's outputs."
+                "Read the texts as numbers. Classes are numbered from 0 on, in the order of the model's outputs."
                 if is_text
                 else "Convert it to a float or integer array."
             )

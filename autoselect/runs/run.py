@@ -123,11 +123,11 @@ def _refuse_foreign_files(folder: RunFolder, front: pd.DataFrame) -> None:
             )
 
 
-def _refuse_words(path: Path, front: pd.DataFrame) -> None:
-    """Refuse a table that somebody changed so that a figure is none."""
+def _refuse_words(path: Path, front: pd.DataFrame, figures: Collection[str]) -> None:
+    """Refuse a front that somebody changed so that a figure of it is none; columns of other names are the user's."""
     import pandas as pd
 
-    for column in front.columns.difference([*TEXT_COLUMNS]):
+    for column in (name for name in front if name in figures or str(name).startswith("heldout_")):
         values = front[column][front[column].map(lambda value: isinstance(value, str))]
         if len(words := values[pd.to_numeric(values, errors="coerce").isna()]):
             raise RunFolderError(f"{path} is damaged: expected numbers in column {column!r}, got {words.iloc[0]!r}.")
@@ -153,7 +153,7 @@ def load_run(directory: str | Path) -> Run:
         raise RunFolderError(f"{folder.root} is damaged: {exc}.") from exc
     if missing := {"id", "pick", "file"} - set(front.columns):
         raise RunFolderError(f"{folder.front_table} is damaged: it has no column {min(missing)!r}.")
-    _refuse_words(folder.front_table, front)
+    _refuse_words(folder.front_table, front, {*trials.columns} - TEXT_COLUMNS)
     front["pick"] = front["pick"].fillna("")
     _refuse_foreign_files(folder, front)
     return Run(

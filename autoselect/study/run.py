@@ -26,6 +26,7 @@ from autoselect.study.recording.manifest import (
     is_settled,
     new_manifest,
     refuse_lost_states,
+    refuse_other_contents,
     refuse_other_ingredients,
     refuse_other_metric,
     refuse_other_space,
@@ -45,8 +46,14 @@ from autoselect.study.setup.target_rules import check_objectives, check_target, 
 from autoselect.study.stage_clock import StageClock, earlier_seconds
 
 
-def start(request: Request, folder: RunFolder, listener: Listener) -> str:
+def start(request: Request, folder: RunFolder, listener: Listener, like: RunFolder | None = None) -> str:
     """Run a new search; returns its status.
+
+    Args:
+        request: The search.
+        folder: Its own.
+        listener: Is told what goes on.
+        like: A run whose model and samples these have to be; any if None.
 
     Raises:
         RunFolderError: If the folder is taken.
@@ -55,6 +62,9 @@ def start(request: Request, folder: RunFolder, listener: Listener) -> str:
     clock = StageClock(listener)
     try:
         with opened(request, folder, clock) as (settled, pool, case, space):
+            if like is not None:
+                hashes = like.read_manifest("hashes")["hashes"]
+                refuse_other_contents(like, hashes, case.hashes, "start a search of its own with it")
             return _begin(settled, folder, case, space, pool, clock)
     except KeyboardInterrupt as exc:
         raise KeyboardInterrupt(f"{folder.resuming} goes on." if folder.manifest.exists() else "") from exc
@@ -145,6 +155,8 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             request = settled
             case, space = _bound(request, case, remarks, space_file, clock)
             request = with_nodes_named(request, case)
+            if not folder.layer_statistics.exists():
+                write_table(folder.layer_statistics, COLUMNS, case.layers.rows())
             case = warned(case, changed_code(manifest, request), clock)
             if not is_settled(manifest):
                 return _begin(request, folder, case, space, pool, clock)
@@ -158,7 +170,7 @@ def resume(request: Request, folder: RunFolder, listener: Listener) -> str:
             if not kept and is_settled(manifest):
                 front_files.remove_work(folder.work)
             raise
-        folder.write_manifest({**manifest, "settings": request.kept()})
+        folder.write_manifest({**manifest, "settings": request.kept(), "sources": dict(request.sources)})
         try:
             return search(request, folder, case, space, float_model, pool, clock)
         except UsageError:  # Of pins that cannot be kept: as if they had not been asked for.

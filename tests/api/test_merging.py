@@ -29,6 +29,8 @@ from autoselect.study import search as study_search
 from autoselect.study.setup.baselines import Baseline, baselines
 from autoselect.tflite.runner import Runner
 
+SAMPLES, LABELS = pump.SEARCH
+
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[autoselect.Run, autoselect.Run]:
@@ -90,7 +92,22 @@ def test_runs_whose_model_has_moved_are_told_where_it_is(
     assert "--model" in refused.output
     done = CliRunner().invoke(app, [*arguments, "--model", str(moved)])
     assert done.exit_code == 0, done.output
-    assert autoselect.load_run(tmp_path / "merged").status == "complete"
+    merged = RunFolder(tmp_path / "merged")
+    assert merged.read_manifest()["sources"]["model"] == str(moved)
+    merged.layer_statistics.unlink()
+    assert CliRunner().invoke(app, ["show", str(merged.root)]).exit_code == 7
+    assert autoselect.resume(merged.root).layer_statistics.equals(two[0].layer_statistics)
+
+
+@pytest.mark.parametrize(
+    "other", [{"evaluation": (SAMPLES, LABELS[::-1])}, {"metric": "f1_macro"}], ids=["labels", "metric"]
+)
+def test_a_merge_of_other_ingredients_is_refused(
+    other: dict[str, Any], two: tuple[autoselect.Run, autoselect.Run], tmp_path: Path
+) -> None:
+    with pytest.raises(RunFolderError):
+        autoselect.merge([run.directory for run in two], output=tmp_path / "merged", **other)
+    assert not (tmp_path / "merged" / "manifest.json").exists()
 
 
 @pytest.mark.slow

@@ -120,13 +120,25 @@ def test_a_finished_run_that_lost_a_table_is_not_written_again_without_its_held_
     (folder.root / name).unlink()
     before = {path: path.read_bytes() for path in folder.root.iterdir() if path.is_file()}
     with pytest.raises(RunFolderError, match=f"lost {name}.*resume"):
-        recover(folder)
+        recovered(folder.root)
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_that_was_killed_amid_its_end_is_brought_in_order(folder: RunFolder) -> None:
+    recover(folder)
+    folder.front_table.write_text("id,pick,file,heldout_accuracy\na,,front/a.tflite,0.9\n")
+    folder.summary.unlink()
+    folder.work.mkdir()
+    assert recovered(folder.root).status == "interrupted"
 
 
 def test_a_front_with_a_figure_that_is_none_is_damaged(folder: RunFolder) -> None:
     recover(folder)
-    folder.front_table.write_text("id,pick,file,size_bytes\na,,front/a.tflite,9\nb,,front/b.tflite,abc\n")
+    folder.trials.write_text("id,size_bytes\na,9\nb,9\n")
+    table = "id,pick,file,size_bytes,mine\na,,front/a.tflite,9,good\nb,,front/b.tflite,8,bad\n"
+    folder.front_table.write_text(table)
+    assert len(load_run(folder.root).front) == 2
+    folder.front_table.write_text(table.replace(",8,", ",abc,"))
     with pytest.raises(RunFolderError, match="'size_bytes', got 'abc'"):
         load_run(folder.root)
 

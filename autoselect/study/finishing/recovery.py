@@ -34,11 +34,9 @@ def recover(folder: RunFolder) -> bool:
         Whether anything had to be written.
 
     Raises:
-        RunFolderError: If the folder holds no run, or a finished one that has lost a table, or if another process is
-            working in it.
+        RunFolderError: If the folder holds no run, or another process is working in it.
     """
     manifest = folder.read_manifest("settings", "metric", "counts", "hashes")
-    _refuse_loss(folder)
     if not folder.study.exists() and folder.summary.exists():
         return False
     if _trials_told(folder) == len(read_records(folder.study)):
@@ -55,7 +53,7 @@ def recover(folder: RunFolder) -> bool:
     return True
 
 
-def _refuse_loss(folder: RunFolder) -> None:
+def refuse_loss(folder: RunFolder) -> None:
     """Refuse a run that came to its end and has lost a table since: what is written anew has no held-out scores.
 
     Raises:
@@ -71,12 +69,12 @@ def _refuse_loss(folder: RunFolder) -> None:
 
 
 def _came_to_its_end(folder: RunFolder) -> bool:
-    """Whether the summary says so, or without one a front that has held-out scores."""
+    """Whether the summary says so, or without one a front with held-out scores, unless its end was cut short."""
     if folder.summary.exists():
         return bool(read_json(folder.summary, missing="").get("status") != "interrupted")
-    if not folder.front_table.exists():
+    if folder.work.exists() or not folder.front_table.exists():
         return False
-    with folder.front_table.open(encoding="utf-8", newline="") as stream:
+    with folder.front_table.open(encoding="utf-8", errors="replace", newline="") as stream:
         rows = [*csv.DictReader(stream)]
     return any(value for row in rows for name, value in row.items() if str(name).startswith("heldout_"))
 
