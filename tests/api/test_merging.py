@@ -149,11 +149,11 @@ def test_a_member_without_a_score_is_told(
 ) -> None:
     members = []
 
-    def one_fails(request: Any, *arguments: Any) -> Any:
+    def one_fails(request: Any, *arguments: Any, **named: Any) -> Any:
         lost = Recipe(int16_nodes=frozenset({str(two[0].layer_statistics["tensor_name"][2])}))
         members.extend(request.members)
         said = request.said.model_copy(update={"runtime": "2.1.0"})
-        return start(replace(request, members=(*request.members, lost), said=said), *arguments)
+        return start(replace(request, members=(*request.members, lost), said=said), *arguments, **named)
 
     start = study_run.start
     monkeypatch.setattr(study_run, "start", one_fails)
@@ -192,10 +192,10 @@ def test_members_that_failed_take_no_others_place_once_a_merge_goes_on(
 ) -> None:
     start, failing = study_run.start, [str(two[0].layer_statistics["tensor_name"][i]) for i in (2, 3, 5)]
 
-    def some_fail(request: Any, *arguments: Any) -> Any:
+    def some_fail(request: Any, *arguments: Any, **named: Any) -> Any:
         lost = tuple(Recipe(int16_nodes=frozenset({name})) for name in failing)
         said = request.said.model_copy(update={"runtime": "2.1.0"})
-        return start(replace(request, members=(*lost, *request.members), said=said), *arguments)
+        return start(replace(request, members=(*lost, *request.members), said=said), *arguments, **named)
 
     def stop(event: Event) -> None:
         if isinstance(event, TrialFinished) and event.number == 6:

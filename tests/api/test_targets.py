@@ -212,4 +212,5 @@ def test_a_chip_on_which_float_costs_as_little_as_integers_gets_the_float_model(
     assert run.picks["accurate"] == run.picks["recommended"]
     killed = shutil.copytree(run.directory, tmp_path / "killed")
     (killed / "summary.json").unlink()
+    RunFolder(killed).work.mkdir()
     assert recovered(killed).picks["recommended"] == run.picks["recommended"]

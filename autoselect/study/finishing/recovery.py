@@ -22,6 +22,8 @@ from autoselect.study import references
 from autoselect.study.finishing.finish import Finish
 from autoselect.study.recording.optuna_study import SearchStudy, read_records
 
+_MANIFEST_TABLES = ("settings", "metric", "counts", "hashes")
+
 
 def recover(folder: RunFolder) -> bool:
     """Write tables, front and summary of the finished trials, where the folder does not hold them already.
@@ -36,7 +38,7 @@ def recover(folder: RunFolder) -> bool:
     Raises:
         RunFolderError: If the folder holds no run, or another process is working in it.
     """
-    manifest = folder.read_manifest("settings", "metric", "counts", "hashes")
+    manifest = folder.read_manifest(*_MANIFEST_TABLES)
     if not folder.study.exists() and folder.summary.exists():
         return False
     if _trials_told(folder) == len(read_records(folder.study)):
@@ -57,8 +59,9 @@ def refuse_loss(folder: RunFolder) -> None:
     """Refuse a run that came to its end and has lost a table since: what is written anew has no held-out scores.
 
     Raises:
-        RunFolderError: With the table's name.
+        RunFolderError: With the table's name; or if the folder holds no run.
     """
+    folder.read_manifest(*_MANIFEST_TABLES)
     tables = (folder.summary, folder.trials, folder.front_table, folder.layer_statistics)
     missing = [path.name for path in tables if not path.exists()]
     if missing and _came_to_its_end(folder):
