@@ -101,12 +101,12 @@ def recovered(directory: str | Path) -> Run:
     Raises:
         RunFolderError: As :func:`write_report`.
     """
-    from autoselect.study.finishing.recovery import recover, refuse_loss
+    from autoselect.study.finishing.recovery import recover, refuse_lost_tables
     from autoselect.study.recording.optuna_study import is_behind
 
     folder = RunFolder(Path(directory))
     folder.refuse_damaged_summary()
-    refuse_loss(folder)
+    refuse_lost_tables(folder)
     if not is_behind(folder):
         recover(folder)
     return load_run(directory)

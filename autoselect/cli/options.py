@@ -61,7 +61,7 @@ def _metavar(kind: Any) -> str | None:
 
 
 def said_again(option: Option) -> inspect.Parameter:
-    """A setting of a run as a parameter of a command that goes on with it."""
+    """A setting of an earlier run as an option of ``resume`` or ``merge``; without it the run's own value holds."""
     help_text, panel = option.resume or "As in autoselect search.", _AGAIN if option.live else None
     return parameter_of(option, option_of(option.name, help=help_text, metavar=None, rich_help_panel=panel), None)
 

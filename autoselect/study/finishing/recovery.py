@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 from typing import Any
 
 from autoselect.cases.events import ignore
@@ -55,15 +56,16 @@ def recover(folder: RunFolder) -> bool:
     return True
 
 
-def refuse_loss(folder: RunFolder) -> None:
-    """Refuse a run that came to its end and has lost a table since: what is written anew has no held-out scores.
+def refuse_lost_tables(folder: RunFolder) -> None:
+    """Refuse a finished run that has lost its summary or one of its tables since.
+
+    :func:`recover` would write them from the trials alone: as of a search that was stopped, without held-out scores.
 
     Raises:
-        RunFolderError: With the table's name; or if the folder holds no run.
+        RunFolderError: With the names of the lost files; or if the folder holds no run.
     """
     folder.read_manifest(*_MANIFEST_TABLES)
-    tables = (folder.summary, folder.trials, folder.front_table, folder.layer_statistics)
-    missing = [path.name for path in tables if not path.exists()]
+    missing = [path.name for path in (folder.summary, *_tables(folder)) if not path.exists()]
     if missing and _came_to_its_end(folder):
         raise RunFolderError(
             f"{folder.root} holds a finished run that has lost {some(missing)}. Copy the run folder once more, or let "
@@ -72,7 +74,10 @@ def refuse_loss(folder: RunFolder) -> None:
 
 
 def _came_to_its_end(folder: RunFolder) -> bool:
-    """Whether the summary says so, or without one a front with held-out scores, unless its end was cut short."""
+    """Whether a search finished: by its summary; without one, if its front has held-out scores and no work is left.
+
+    A search that is killed while it writes its result leaves its working folder.
+    """
     if folder.summary.exists():
         return bool(read_json(folder.summary, missing="").get("status") != "interrupted")
     if folder.work.exists() or not folder.front_table.exists():
@@ -82,9 +87,14 @@ def _came_to_its_end(folder: RunFolder) -> bool:
     return any(value for row in rows for name, value in row.items() if str(name).startswith("heldout_"))
 
 
+def _tables(folder: RunFolder) -> tuple[Path, ...]:
+    """The tables that belong to a summary."""
+    return folder.trials, folder.front_table, folder.layer_statistics
+
+
 def _trials_told(folder: RunFolder) -> int | None:
     """Trials in the summary; None if it, or a table that belongs to it, is missing or damaged."""
-    if not all(path.exists() for path in (folder.trials, folder.front_table, folder.layer_statistics)):
+    if not all(path.exists() for path in _tables(folder)):
         return None
     try:
         counts = read_json(folder.summary, missing="").get("counts")

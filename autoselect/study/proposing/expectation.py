@@ -156,10 +156,10 @@ class Expectation:
 
 
 def _width_for(problem: Problem, seen: Sequence[Seen], most: float) -> float:
-    """The factor of all deviations with which intervals hold as many losses as they promise, at least 1.
+    """The least factor, from 1 on, of all standard deviations with which intervals hold nine in ten measured losses.
 
-    It never narrows an interval: near copies of one candidate fall into several groups and foretell each other well,
-    which says nothing of the candidates that are asked about.
+    It narrows no interval: near copies of one candidate may fall into several groups, which then predict each other
+    better than they predict a candidate that is unlike them.
     """
     needed = [_needed(problem, seen, most, count) for count in _GROUPS]
     return max([1.0, *(float(np.quantile(widths, COVERED)) for widths in needed if widths)])

@@ -123,9 +123,9 @@ def fit_link(
     Args:
         log_divergences: Shape (n,), n at least 1.
         losses: Shape (n,), in the metric's unit; 0 is as good as float.
-        weights: Shape (n,), above 0: for what share of a full score each loss stands. All for one by default.
-        noise: Standard error of each loss, shape (n,), NaN where it is unknown. Losses of equally close candidates are
-            then taken to differ by no less: those of near copies differ by less, as their errors are the same.
+        weights: Share of the samples behind each loss, shape (n,), above 0; 1 by default.
+        noise: Standard error of each loss, shape (n,), NaN where it is unknown. Where it is given, the spread of losses
+            around the function is no less: near copies have like errors, so their own spread is too small.
     """
     order = np.argsort(log_divergences, kind="stable")
     x = np.concatenate([[log_divergences.min() - constants.BELOW], log_divergences[order]])
