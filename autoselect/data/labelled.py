@@ -86,7 +86,7 @@ def unread_arrays(source: object, inputs: Sequence[TensorSpec]) -> list[str]:
     """The names of arrays of a ``.npz`` file or a dict that are neither inputs nor targets nor groups.
 
     Args:
-        source: As :func:`labelled_samples` takes it. Of one that has to be called or gone through, no names are given.
+        source: As :func:`labelled_samples` takes it. One that has to be called or gone through gives no names.
         inputs: The model's inputs.
     """
     is_file = isinstance(source, (str, Path)) and str(source).endswith(".npz")

@@ -124,8 +124,8 @@ def fit_link(
         log_divergences: Shape (n,), n at least 1.
         losses: Shape (n,), in the metric's unit; 0 is as good as float.
         weights: Share of the samples behind each loss, shape (n,), above 0; 1 by default.
-        noise: Standard error of each loss, shape (n,), NaN where it is unknown. Where it is given, the spread of losses
-            around the function is no less: near copies have like errors, so their own spread is too small.
+        noise: Standard error of each loss, shape (n,), NaN where it is unknown. The spread of losses around the
+            function is then at least as large: near copies have like errors, and differ by less than others do.
     """
     order = np.argsort(log_divergences, kind="stable")
     x = np.concatenate([[log_divergences.min() - constants.BELOW], log_divergences[order]])
